@@ -1,0 +1,87 @@
+# The one place that looks for what we build on. Everything becomes an imported target ms::NAME, so that
+# nothing else knows where a library came from.
+
+set(MILLSTREAM_ENV "${CMAKE_SOURCE_DIR}/.venv" CACHE PATH "The environment that scripts/setup.sh makes")
+if(NOT EXISTS "${MILLSTREAM_ENV}/torch_dir")
+  message(FATAL_ERROR "no environment at ${MILLSTREAM_ENV}: run scripts/setup.sh first, or `make setup`")
+endif()
+
+function(ms_import_shared name location)
+  if(NOT EXISTS "${location}")
+    message(FATAL_ERROR "${name}: no ${location}; run scripts/setup.sh")
+  endif()
+  add_library(${name} SHARED IMPORTED GLOBAL)
+  set_target_properties(${name} PROPERTIES IMPORTED_LOCATION "${location}" IMPORTED_NO_SONAME OFF)
+endfunction()
+
+function(ms_interface_library name)
+  add_library(${name} INTERFACE IMPORTED GLOBAL)
+  target_include_directories(${name} SYSTEM INTERFACE ${ARGN})
+endfunction()
+
+# Arrow and Parquet: the pyarrow wheel has headers and versioned shared objects, but no CMake files.
+file(GLOB arrow_init "${MILLSTREAM_ENV}/lib/python3*/site-packages/pyarrow/libarrow.so.2600")
+if(NOT arrow_init)
+  message(FATAL_ERROR "Arrow C++ 26 is not in ${MILLSTREAM_ENV}: run scripts/setup.sh")
+endif()
+get_filename_component(arrow_dir "${arrow_init}" DIRECTORY)
+ms_import_shared(ms::libarrow "${arrow_dir}/libarrow.so.2600")
+ms_import_shared(ms::libarrow_compute "${arrow_dir}/libarrow_compute.so.2600")
+ms_import_shared(ms::libparquet "${arrow_dir}/libparquet.so.2600")
+ms_interface_library(ms::arrow "${arrow_dir}/include")
+target_link_libraries(ms::arrow INTERFACE ms::libparquet ms::libarrow_compute ms::libarrow)
+
+# MPI.
+if(MILLSTREAM_MPI STREQUAL "wheel")
+  ms_import_shared(ms::libmpi "${MILLSTREAM_ENV}/lib/libmpi.so.12")
+  ms_interface_library(ms::mpi "${MILLSTREAM_ENV}/include")
+  target_link_libraries(ms::mpi INTERFACE ms::libmpi)
+  set(MILLSTREAM_MPIEXEC "${MILLSTREAM_ENV}/bin/mpiexec")
+elseif(MILLSTREAM_MPI STREQUAL "system")
+  find_package(MPI 3.1 REQUIRED COMPONENTS C)
+  add_library(ms::mpi ALIAS MPI::MPI_C)
+  set(MILLSTREAM_MPIEXEC "${MPIEXEC_EXECUTABLE}")
+else()
+  message(FATAL_ERROR "MILLSTREAM_MPI is '${MILLSTREAM_MPI}'; it can be wheel or system")
+endif()
+
+# libtorch: only `train` links to it. torch_cpu needs two CUDA libraries also on machines without a GPU.
+file(STRINGS "${MILLSTREAM_ENV}/torch_dir" torch_dir LIMIT_COUNT 1)
+ms_import_shared(ms::libtorch_cpu "${torch_dir}/lib/libtorch_cpu.so")
+ms_import_shared(ms::libc10 "${torch_dir}/lib/libc10.so")
+ms_interface_library(ms::torch "${torch_dir}/include" "${torch_dir}/include/torch/csrc/api/include")
+target_link_libraries(ms::torch INTERFACE ms::libtorch_cpu ms::libc10)
+target_link_options(ms::torch INTERFACE -Wl,--allow-shlib-undefined)
+target_compile_definitions(ms::torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
+
+# Small ones, from the system.
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+add_library(ms::fmt ALIAS fmt::fmt)
+find_package(nlohmann_json REQUIRED)
+add_library(ms::json ALIAS nlohmann_json::nlohmann_json)
+find_path(CLI11_INCLUDE CLI/CLI.hpp REQUIRED)
+ms_interface_library(ms::cli11 "${CLI11_INCLUDE}")
+find_path(TOMLPP_INCLUDE toml++/toml.h REQUIRED)
+ms_interface_library(ms::tomlplusplus "${TOMLPP_INCLUDE}")
+find_library(XXHASH_LIBRARY xxhash REQUIRED)
+find_path(XXHASH_INCLUDE xxhash.h REQUIRED)
+ms_interface_library(ms::xxhash "${XXHASH_INCLUDE}")
+target_link_libraries(ms::xxhash INTERFACE "${XXHASH_LIBRARY}")
+if(MILLSTREAM_TESTS)
+  find_package(GTest REQUIRED)
+endif()
+find_package(benchmark QUIET)
+
+find_program(MILLSTREAM_LINKER NAMES mold ld.lld)
+if(MILLSTREAM_LINKER MATCHES "mold$")
+  add_link_options(-fuse-ld=mold)
+elseif(MILLSTREAM_LINKER)
+  add_link_options(-fuse-ld=lld)
+endif()
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  # Precompiled headers need the sloppiness; the base directory shares entries between checkouts.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env "CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime"
+    "CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}" CCACHE_NOHASHDIR=1 ${CCACHE_PROGRAM})
+endif()

@@ -1,0 +1,16 @@
+#pragma once
+// What nearly every file of the engine includes, compiled once.
+#include <arrow/api.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>

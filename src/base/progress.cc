@@ -1,0 +1,10 @@
+#include "base/progress.h"
+
+namespace millstream {
+
+Progress& progress() {
+  static Progress* progress = new Progress;
+  return *progress;
+}
+
+}  // namespace millstream

@@ -1,0 +1,14 @@
+#pragma once
+// The catalog of local files: Parquet and CSV, by glob.
+
+#include <memory>
+
+#include "plan/catalog.h"
+
+namespace millstream::exec {
+
+/// Footers are read by `threads` threads. Columns whose names differ only in case, and types that were widened,
+/// are told in a notice once a table.
+std::unique_ptr<plan::Catalog> make_file_catalog(int threads);
+
+}  // namespace millstream::exec

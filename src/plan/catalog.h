@@ -1,0 +1,82 @@
+#pragma once
+// How `plan` and everything above sees files: as tables of blocks. `exec` implements it, so that nothing else
+// knows Parquet or CSV.
+
+#include <arrow/api.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "expr/expression.h"
+
+namespace millstream::plan {
+
+enum class FileFormat : uint8_t { kParquet, kCsv };
+
+/// One file of a table.
+struct SourceFile {
+  std::string path;           ///< as it is opened
+  std::string name;           ///< the path under the glob's root: names the file whatever folder the data moved to
+  FileFormat format = FileFormat::kParquet;
+  int64_t bytes = 0;
+  int64_t rows = -1;          ///< -1 where only reading tells (CSV)
+  std::string fingerprint;    ///< of path, size, mtime, inode and footer (CSV: content hash): equal: unchanged
+};
+
+/// Where reading can begin without waste: a Parquet row group, or a stretch of a CSV file.
+struct EntryPoint {
+  int file = 0;
+  int row_group = 0;          ///< within the file; for CSV the stretch's number
+  int64_t first_row = 0;      ///< in the file; -1 where only reading tells
+  int64_t rows = -1;
+  int64_t bytes = 0;          ///< compressed bytes of the columns of the table (of the read ones: see column_bytes)
+  int first_block = 0;        ///< its blocks are [first_block, first_block + num_blocks)
+  int num_blocks = 0;
+};
+
+/// A slice of an entry point of at most kBlockRows rows: the unit of morsels, statistics and caching. Block
+/// boundaries depend on the files alone.
+inline constexpr int64_t kBlockRows = 64 * 1024;
+
+/// What FROM names.
+struct TableReference {
+  std::vector<std::string> globs;    ///< files or globs, in the order given; matches of a glob are sorted by name
+  std::string base_directory;        ///< relative globs are relative to it (a recipe's folder, the working directory)
+  expr::QueryPosition position;      ///< of the first name in the query, for errors
+};
+
+/// One table of one or more files, united by column name (design, section 4).
+class SourceTable {
+ public:
+  virtual ~SourceTable() = default;
+  /// The unified schema in canonical types; a field is not nullable only where every file says so (required
+  /// column, or null counts of zero in every row group).
+  virtual const std::shared_ptr<arrow::Schema>& schema() const = 0;
+  virtual const std::vector<SourceFile>& files() const = 0;
+  virtual const std::vector<EntryPoint>& entry_points() const = 0;
+  /// Compressed bytes of the given columns in an entry point, for dealing work.
+  virtual int64_t column_bytes(int entry_point, const std::vector<int>& columns) const = 0;
+
+  /// Reads an entry point block after block. `columns` are indices into schema(); batches have just these, in
+  /// that order. Each batch is one whole block. Thread-safe; the reader is used by one thread at a time.
+  class Reader {
+   public:
+    virtual ~Reader() = default;
+    /// The next block's rows, null at the end. Errors name file, row group and column.
+    virtual Result<std::shared_ptr<arrow::RecordBatch>> next() = 0;
+  };
+  virtual Result<std::unique_ptr<Reader>> read(int entry_point, const std::vector<int>& columns) const = 0;
+};
+
+/// Opens tables. Every rank opens the same ones; `exec` checks that all saw the same files.
+class Catalog {
+ public:
+  virtual ~Catalog() = default;
+  /// Errors: missing file, empty glob, unreadable footer, columns that can't be unified (names both files).
+  virtual Result<std::shared_ptr<const SourceTable>> open(const TableReference& reference) = 0;
+};
+
+}  // namespace millstream::plan

@@ -1,0 +1,45 @@
+#pragma once
+// What a query means, as a tree of relational nodes over bound expressions. Built from SQL (plan/planner.h)
+// or from lazy frames (plan/frame.h); rewritten; executed by `exec`.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "expr/expression.h"
+#include "plan/catalog.h"
+
+namespace millstream::plan {
+
+enum class NodeKind : uint8_t { kScan, kFilter, kProject };
+
+class Node;
+using NodePtr = std::shared_ptr<const Node>;
+
+/// Immutable. `schema` describes the rows that the node gives; expressions refer to the input node's schema.
+class Node {
+ public:
+  NodeKind kind = NodeKind::kScan;
+  std::shared_ptr<arrow::Schema> schema;
+  NodePtr input;                                ///< kFilter, kProject
+
+  std::shared_ptr<const SourceTable> table;     ///< kScan
+  std::vector<int> columns;                     ///< kScan: columns of the table that are read
+
+  expr::ExprPtr predicate;                      ///< kFilter
+  std::vector<expr::ExprPtr> expressions;       ///< kProject: one a field of schema
+};
+
+/// The streaming form that block sources execute: one scan, one filter, one projection. Every plan without a
+/// breaker rewrites to it (subqueries inlined, filters merged in order, columns pruned).
+struct Pipeline {
+  std::shared_ptr<const SourceTable> table;
+  std::vector<int> columns;                     ///< of the table, that are read, ascending
+  expr::ExprPtr predicate;                      ///< over `columns`; null: all rows
+  std::vector<expr::ExprPtr> outputs;           ///< over `columns`
+  std::shared_ptr<arrow::Schema> schema;        ///< of the outputs
+  /// The query in a normal form, the same for two texts that mean the same; without file names.
+  std::string normal_form() const;
+};
+
+}  // namespace millstream::plan

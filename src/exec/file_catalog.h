@@ -11,4 +11,8 @@ namespace millstream::exec {
 /// are told in a notice once a table.
 std::unique_ptr<plan::Catalog> make_file_catalog(int threads);
 
+/// A digest of the files of a table (names and fingerprints) and of its schema: equal on two ranks: both see the
+/// same data. 32 hexadecimal digits.
+std::string table_fingerprint(const plan::SourceTable& table);
+
 }  // namespace millstream::exec

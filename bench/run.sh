@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# The figures of docs/performance.md. Usage: bench/run.sh [DATA_DIR]
+#   BASELINE_PYTHON, BASELINE_SCRIPT   the Bodo script to run beside ours (see bench/end_to_end.py)
+# Without DATA_DIR, 10 M synthetic trips in four files are generated under data/trips10m.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+data=${1:-data/trips10m}
+[ -d "$data" ] || build/bin/millstream generate hvfhv --rows 10000000 --files 4 --out "$data"
+python=${MILLSTREAM_ENV:-.venv}/bin/python
+"$python" bench/end_to_end.py "$data" ${BASELINE_PYTHON:+--baseline-python "$BASELINE_PYTHON" --baseline-script "$BASELINE_SCRIPT"}
+"$python" bench/overlap.py "$data"

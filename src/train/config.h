@@ -17,8 +17,8 @@ struct TrainConfig {
   std::string optimizer = "adam";  ///< adam, adamw, sgd
   double learning_rate = 1e-3;
   double weight_decay = 0;
-  double momentum = 0;             ///< sgd
-  std::string loss = "mse";        ///< mse, mae
+  double momentum = 0;       ///< sgd
+  std::string loss = "mse";  ///< mse, mae
   uint64_t seed = 0;
   std::string precision = "float32";  ///< float32, float64
 };

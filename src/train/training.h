@@ -1,6 +1,6 @@
 #pragma once
-// Training, prediction and evaluation, as the program and the C++ API call them. No torch in this header: it is
-// the face of libmillstream_train.so, which is opened only by commands that need it.
+// Training, prediction and evaluation, as the program and the C++ API call them. No torch in this header: it
+// is the face of libmillstream_train.so, which is opened only by commands that need it.
 
 #include <cstdint>
 #include <functional>
@@ -20,30 +20,30 @@ struct TrainJob {
   loader::LoaderConfig loader;
   ModelConfig model;
   TrainConfig train;
-  std::string out_directory;     ///< the run directory; made by rank 0
+  std::string out_directory;  ///< the run directory; made by rank 0
   bool overwrite = false;
   bool trace = false;
-  std::string recipe_text;       ///< kept in the run directory
+  std::string recipe_text;  ///< kept in the run directory
 };
 
 /// What `train --json` prints; the same on every rank.
 struct TrainSummary {
-  int64_t rows = 0;              ///< rows trained on, all epochs together
+  int64_t rows = 0;  ///< rows trained on, all epochs together
   int64_t rows_dropped = 0;
   int64_t steps = 0, epochs = 0;
   int ranks = 0, trainers = 0;
   int64_t parameters = 0;
   double seconds_total = 0, seconds_survey = 0, seconds_to_first_batch = 0, seconds_training = 0;
-  double rows_per_second = 0;    ///< training phase
-  double wait_fraction = 0;      ///< mean over trainers
+  double rows_per_second = 0;  ///< training phase
+  double wait_fraction = 0;    ///< mean over trainers
   double loss_first = 0, loss_last = 0;
   std::map<std::string, double> valid;
-  int64_t peak_rss_bytes = 0;    ///< largest rank
+  int64_t peak_rss_bytes = 0;  ///< largest rank
   std::string bundle, run;
-  std::string bottleneck;        ///< one line for people
+  std::string bottleneck;  ///< one line for people
 };
 
-/// Called on rank 0 a few times a second.
+/// Called a few times a second on the rank of trainer 0 (roles.trainers[0].rank), which need not be rank 0.
 struct TrainProgress {
   int64_t epoch = 0, epochs = 0, step = 0, steps = 0, rows = 0;
   double rows_per_second = 0, loss = 0, wait_fraction = 0, seconds_left = 0;
@@ -52,7 +52,7 @@ struct TrainProgress {
 struct PredictJob {
   std::string bundle;
   std::vector<std::string> inputs;
-  std::string output;            ///< predict: NAME.parquet
+  std::string output;  ///< predict: NAME.parquet
   bool overwrite = false;
   loader::LoaderConfig loader;
 };
@@ -65,11 +65,12 @@ struct EvaluateSummary {
 struct TrainLibrary {
   Result<TrainSummary> (*train)(comm::Job&, const comm::Roles&, plan::Catalog&, const TrainJob&,
                                 const std::function<void(const TrainProgress&)>&);
-  Result<int64_t> (*predict)(comm::Job&, plan::Catalog&, const PredictJob&);   ///< rows written
+  Result<int64_t> (*predict)(comm::Job&, plan::Catalog&, const PredictJob&);  ///< rows written
   Result<EvaluateSummary> (*evaluate)(comm::Job&, plan::Catalog&, const PredictJob&);
   std::string (*torch_version)();
 };
 /// Opens libmillstream_train.so (beside this program's library) once. Errors say which library is missing.
+/// In the static library millstream_train_opener (src/train/library.cc), which sees no torch: link that one.
 Result<const TrainLibrary*> open_train_library();
 
 }  // namespace millstream::train

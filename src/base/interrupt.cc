@@ -1,0 +1,70 @@
+#include "base/interrupt.h"
+
+#include <chrono>
+
+#include <signal.h>
+
+#include "base/futex.h"
+
+namespace millstream {
+namespace {
+
+// The low byte is the signal; the rest counts wakes that are no signal, so that a watcher can be told to
+// stop.
+std::atomic<uint32_t> g_word{0};
+constexpr uint32_t kSignalMask = 0xff;
+
+void on_signal(int signal_number) {
+  uint32_t word = g_word.load(std::memory_order_relaxed);
+  if (word & kSignalMask) {
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
+    return;
+  }
+  while (!g_word.compare_exchange_weak(word, word | static_cast<uint32_t>(signal_number))) {
+  }
+  futex_wake_all(g_word);  // one system call: allowed in a handler
+}
+
+}  // namespace
+
+void install_interrupt_handlers() {
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+int interrupt_signal() {
+  return static_cast<int>(g_word.load(std::memory_order_relaxed) & kSignalMask);
+}
+
+Status interrupt_status() {
+  const int number = interrupt_signal();
+  if (number == 0) return Status::OK();
+  return make_error_f(ErrorCategory::kInterrupted, "interrupted by {}",
+                      number == SIGINT    ? "SIGINT"
+                      : number == SIGTERM ? "SIGTERM"
+                                          : "a signal");
+}
+
+OnInterrupt::OnInterrupt(std::function<void(const Status&)> action)
+    : thread_([this, action = std::move(action)] {
+        for (;;) {
+          const uint32_t word = g_word.load(std::memory_order_acquire);
+          if (stop_) return;
+          if (word & kSignalMask) return action(interrupt_status());
+          futex_wait(g_word, word, std::chrono::hours(1));
+        }
+      }) {}
+
+OnInterrupt::~OnInterrupt() {
+  stop_ = true;
+  g_word.fetch_add(kSignalMask + 1, std::memory_order_release);
+  futex_wake_all(g_word);
+  thread_.join();
+}
+
+}  // namespace millstream

@@ -1,8 +1,13 @@
 #pragma once
 // What the user asked of the feature columns: the [[feature]] tables of a recipe.
 
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "base/status.h"
 
 namespace millstream::features {
 
@@ -22,5 +27,16 @@ struct FeatureSpec {
   std::vector<StepSpec> steps;
   OnNull on_null = OnNull::kError;
 };
+
+/// Reads "standard_scale" or "fill_null(mean)". Errors are usage errors: an unknown step names the nearest
+/// known one, wrong arguments name those that are right.
+Result<StepSpec> parse_step(std::string_view text);
+/// The checks of parse_step() on a step that was made otherwise.
+Status check_step(const StepSpec& step);
+/// The step as it is written in a recipe.
+std::string step_text(const StepSpec& step);
+const std::vector<std::string>& known_steps();
+/// A finite number, the whole text; nothing where it is not one.
+std::optional<double> parse_number(std::string_view text);
 
 }  // namespace millstream::features

@@ -13,20 +13,22 @@ namespace millstream::features {
 
 /// A model input column: its name and the expression that makes it, over the query's output columns.
 struct FeatureColumn {
-  std::string name;            ///< "trip_time", "tips_is_null"
-  expr::ExprPtr expression;    ///< of type double; cast to float32 when packed
+  std::string name;          ///< "trip_time", "tips_is_null"
+  expr::ExprPtr expression;  ///< of type double; cast to float32 when packed
 };
 
 /// One fitted number, for people and for the bundle.
 struct FittedValue {
   std::string column;
-  std::string step;            ///< "standard_scale"
-  std::string name;            ///< "mean", "scale"
+  std::string step;  ///< "standard_scale"
+  std::string name;  ///< "mean", "scale"
   double value = 0;
 };
 
 /// All features after the fit.
 struct Fitted {
+  /// What the expressions are over: the query's output columns that features and target need.
+  std::shared_ptr<arrow::Schema> input;
   std::vector<FeatureColumn> columns;
   std::vector<FittedValue> values;
 };

@@ -3,9 +3,11 @@
 //
 // 1. The sequence of global batches is a function of data, recipe and seed alone: the same bits for every
 //    number of ranks, threads and trainers, whichever transport.
-// 2. make() and finish() are called by every rank, main thread. Feeding runs in threads of its own from make() on
+// 2. make() and finish() are called by every rank, main thread. Feeding runs in threads of its own from
+// make() on
 //    a rank that feeds. next() and release() are called by one thread of a trainer rank.
-// 3. The job's stream is a fixed list of passes (training epochs, each followed by a validation pass where there
+// 3. The job's stream is a fixed list of passes (training epochs, each followed by a validation pass where
+// there
 //    is validation data), known to all ranks; feeders run ahead across passes until a trainer's ring is full.
 
 #include <cstdint>
@@ -32,25 +34,25 @@ struct Pass {
 /// A part of a slot: row-major values of one type for the rows of this trainer's share.
 enum class SegmentType : uint8_t { kFloat32 };
 struct Segment {
-  std::string name;                 ///< "features", "target"
+  std::string name;  ///< "features", "target"
   SegmentType type = SegmentType::kFloat32;
   std::vector<std::string> columns;
-  int64_t offset = 0;               ///< in the slot, bytes; 64-byte aligned
+  int64_t offset = 0;  ///< in the slot, bytes; 64-byte aligned
   int64_t row_bytes = 0;
 };
 struct SlotLayout {
-  std::vector<Segment> segments;    ///< features, then target
-  int64_t rows = 0;                 ///< room for so many rows
+  std::vector<Segment> segments;  ///< features, then target
+  int64_t rows = 0;               ///< room for so many rows
   int64_t bytes = 0;
 };
 
 /// This trainer's share of one global batch. Views into the ring, valid until release().
 struct Batch {
   Pass pass;
-  int64_t step = 0;                 ///< within the pass
-  int64_t global_rows = 0;          ///< rows of the whole batch, all trainers
-  int64_t first_row = 0;            ///< of this share within the batch
-  int64_t rows = 0;                 ///< of this share; may be 0
+  int64_t step = 0;         ///< within the pass
+  int64_t global_rows = 0;  ///< rows of the whole batch, all trainers
+  int64_t first_row = 0;    ///< of this share within the batch
+  int64_t rows = 0;         ///< of this share; may be 0
   const uint8_t* slot = nullptr;
   const SlotLayout* layout = nullptr;
   const float* floats(int segment) const {
@@ -60,28 +62,29 @@ struct Batch {
 
 /// Seconds and counts of this rank, for the accounting of waits.
 struct LoaderCounters {
-  double seconds_waiting = 0;       ///< trainer: in next(), for rows
-  double seconds_reading = 0;       ///< feeder: reading and decoding
-  double seconds_computing = 0;     ///< feeder: filter, projection, transforms, packing
-  double seconds_sending = 0;       ///< feeder: gathering into slots, messages
-  double seconds_for_room = 0;      ///< feeder: waiting for a free slot
+  double seconds_waiting = 0;    ///< trainer: in next(), for rows
+  double seconds_reading = 0;    ///< feeder: reading and decoding
+  double seconds_computing = 0;  ///< feeder: filter, projection, transforms, packing
+  double seconds_sending = 0;    ///< feeder: gathering into slots, messages
+  double seconds_for_room = 0;   ///< feeder: waiting for a free slot
   double seconds_survey = 0;
   double seconds_to_first_batch = 0;  ///< from make() to the first next() that returned
 };
 
 struct SurveyResult {
-  int64_t rows_train = 0;           ///< that take part in an epoch
+  int64_t rows_train = 0;  ///< that take part in an epoch
   int64_t rows_valid = 0;
-  int64_t rows_filtered = 0;        ///< that the WHERE left out
-  int64_t rows_dropped = 0;         ///< by on_null = "drop"
+  int64_t rows_filtered = 0;  ///< that the WHERE left out
+  int64_t rows_dropped = 0;   ///< by on_null = "drop"
   features::Fitted fitted;
 };
 
 class DataLoader {
  public:
   /// Plans, surveys, fits and starts feeding. Collective. All errors are agreed: every rank returns the same.
-  static Result<std::unique_ptr<DataLoader>> make(comm::Job& job, const comm::Roles& roles, plan::Catalog& catalog,
-                                                  const DataConfig& data, const LoaderConfig& config, int64_t epochs);
+  static Result<std::unique_ptr<DataLoader>> make(comm::Job& job, const comm::Roles& roles,
+                                                  plan::Catalog& catalog, const DataConfig& data,
+                                                  const LoaderConfig& config, int64_t epochs);
   virtual ~DataLoader() = default;
 
   virtual const SurveyResult& survey() const = 0;
@@ -95,8 +98,8 @@ class DataLoader {
   /// The oldest batch not yet released may be filled again.
   virtual void release() = 0;
 
-  /// Waits until this rank's feeding is done (it is when every trainer's ring has everything), or the job failed.
-  /// Returns this rank's status; the caller agrees.
+  /// Waits until this rank's feeding is done (it is when every trainer's ring has everything), or the job
+  /// failed. Returns this rank's status; the caller agrees.
   virtual Status finish() = 0;
   virtual LoaderCounters counters() const = 0;
 };

@@ -11,30 +11,32 @@
 namespace millstream::loader {
 
 struct DataConfig {
-  std::string train;                   ///< SQL
-  std::string base_directory;          ///< of relative file names
-  double valid_fraction = 0;           ///< [0, 1): rows whose hash of (file name under the glob's root, row) is below
-  std::optional<std::string> valid;    ///< or a query of its own
-  std::string target;                  ///< a column of the query
+  std::string train;           ///< SQL
+  std::string base_directory;  ///< of relative file names
+  double valid_fraction = 0;   ///< [0, 1): rows whose hash of (file name under the glob's root, row) is below
+  std::optional<std::string> valid;  ///< or a query of its own
+  std::string target;                ///< a column of the query
   std::vector<features::FeatureSpec> features;
   features::OnNull on_null_target = features::OnNull::kError;
-  int64_t limit_rows = 0;              ///< > 0: only the first so many rows of each query (--limit-rows)
+  int64_t limit_rows = 0;  ///< > 0: only the first so many rows of each query (--limit-rows)
 };
 
 enum class Shuffle : uint8_t { kNone, kWindow };
 enum class Transport : uint8_t { kAuto, kShared, kMessages };
 
 struct LoaderConfig {
-  int64_t batch_size = 16384;          ///< rows, of all trainers together
+  int64_t batch_size = 16384;  ///< rows, of all trainers together
   Shuffle shuffle = Shuffle::kWindow;
-  int64_t window = int64_t{1} << 20;   ///< rows shuffled among each other, of all lanes together
+  int64_t window = int64_t{1} << 20;  ///< rows shuffled among each other, of all lanes together
   int lanes = 64;
-  int prefetch = 8;                    ///< slots a trainer's ring has
+  int prefetch = 8;  ///< slots a trainer's ring has
   uint64_t seed = 0;
   Transport transport = Transport::kAuto;
-  std::string cache_directory;         ///< empty: $MILLSTREAM_CACHE, $XDG_CACHE_HOME/millstream or ~/.cache/millstream
-  int64_t memory_bytes = 0;            ///< budget of this rank; 0: 70 % of its share
-  int threads = 0;                     ///< of this rank; 0: its share of the cores
+  std::string
+      cache_directory;       ///< empty: $MILLSTREAM_CACHE, $XDG_CACHE_HOME/millstream or ~/.cache/millstream
+  int64_t memory_bytes = 0;  ///< budget of this rank; 0: 70 % of its share
+  int threads = 0;           ///< of this rank; 0: its share of the cores
+  bool validation_passes = true;  ///< false: epochs of training alone, as `batches` draws them
 };
 
 }  // namespace millstream::loader

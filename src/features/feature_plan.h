@@ -1,0 +1,78 @@
+#pragma once
+// The features of a recipe against the query that feeds them: checks, fits pass by pass, and the expressions
+// that come out.
+//
+// The chain of a column starts with the column cast to double; each step makes an expression of the one
+// before it. A step that fits (standard_scale, fill_null(mean)) takes aggregates of the expression so far
+// over the training rows, so a chain with k fits needs k passes; chains advance side by side, and the passes
+// of the plan are those of its longest chain.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "features/fitted.h"
+#include "features/moments.h"
+
+namespace millstream::features {
+
+/// What a raw column may hold, for deciding which rows take part.
+struct RawColumnRule {
+  int column = 0;              ///< index into input()
+  bool nulls_allowed = false;  ///< a later fill_null takes care of them
+  bool is_target = false;
+  OnNull on_null = OnNull::kError;
+};
+
+class FeaturePlan {
+ public:
+  /// `query` is the schema of the query's outputs. Errors are usage errors, before anything is read: an
+  /// unknown column (nearest name), a column twice, the target among the features, no features, a type that
+  /// can't become a number (names column, type and what to do), unknown steps.
+  static Result<FeaturePlan> make(const arrow::Schema& query, const std::vector<FeatureSpec>& specs,
+                                  const std::string& target, OnNull on_null_target);
+
+  /// The query's outputs that are needed: features in the recipe's order, then the target. All expressions
+  /// and rules are over these.
+  const std::shared_ptr<arrow::Schema>& input() const { return input_; }
+  const std::string& target() const { return target_; }
+  const std::vector<RawColumnRule>& rules() const { return rules_; }
+  /// Text that is equal for plans that fit and drop the same.
+  const std::string& normal_form() const { return normal_form_; }
+  /// Passes over the data that the fits need in all; 0: nothing to fit.
+  int num_passes() const { return num_passes_; }
+
+  /// The expressions (of type double) whose moments over the training rows are wanted next; none: all is
+  /// fitted. Nulls are left out of moments.
+  std::vector<expr::ExprPtr> pending() const;
+  /// What the expression pending()[i] belongs to, for messages: the column's name.
+  std::vector<std::string> pending_columns() const;
+  /// The moments of pending(), in that order. Errors: a column without one value to take the mean of.
+  Status provide(const std::vector<Moments>& moments);
+  /// Everything fitted. Only when pending() is empty.
+  Fitted fitted() const;
+
+ private:
+  struct Chain {
+    std::string column;
+    std::vector<StepSpec> steps;
+    size_t next_step = 0;  ///< the first that is not applied yet
+    expr::ExprPtr expression;
+    bool filled = false;
+    std::vector<FeatureColumn> extra;  ///< null indicators, before the column itself
+  };
+  Status advance(Chain& chain);
+
+  std::shared_ptr<arrow::Schema> input_;
+  std::string target_;
+  std::vector<RawColumnRule> rules_;
+  std::string normal_form_;
+  int num_passes_ = 0;
+  std::vector<Chain> chains_;
+  std::vector<FittedValue> values_;
+};
+
+/// Checks that a column of this type can be a feature or target; `role` is "feature" or "target".
+Status check_tensor_type(const std::string& column, const arrow::DataType& type, const char* role);
+
+}  // namespace millstream::features

@@ -1,0 +1,264 @@
+#include "features/row_packer.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace millstream::features {
+namespace {
+
+// Rows are packed in tiles small enough for the first-level cache: each column of a tile is converted in one
+// vectorised sweep, then spread into the rows.
+constexpr int64_t kTileRows = 256;
+
+template <class T>
+void convert(const T* values, const int32_t* rows, int64_t count, double* out) {
+  if (rows == nullptr) {
+    for (int64_t i = 0; i < count; ++i) out[i] = static_cast<double>(values[i]);
+  } else {
+    for (int64_t i = 0; i < count; ++i) out[i] = static_cast<double>(values[rows[i]]);
+  }
+}
+
+template <class ArrayType>
+void convert_array(const arrow::Array& array, int64_t first, const int32_t* rows, int64_t count,
+                   double* out) {
+  const auto* values = static_cast<const ArrayType&>(array).raw_values();
+  convert(rows ? values : values + first, rows, count, out);
+}
+
+// Values first … first + count - 1 of `array`, or those at `rows`.
+bool tile_as_double(const arrow::Array& array, int64_t first, const int32_t* rows, int64_t count,
+                    double* out) {
+  switch (array.type_id()) {
+    case arrow::Type::BOOL: {
+      const auto& values = static_cast<const arrow::BooleanArray&>(array);
+      for (int64_t i = 0; i < count; ++i) out[i] = values.Value(rows ? rows[i] : first + i) ? 1.0 : 0.0;
+      return true;
+    }
+    case arrow::Type::INT8:
+      convert_array<arrow::Int8Array>(array, first, rows, count, out);
+      return true;
+    case arrow::Type::INT16:
+      convert_array<arrow::Int16Array>(array, first, rows, count, out);
+      return true;
+    case arrow::Type::INT32:
+      convert_array<arrow::Int32Array>(array, first, rows, count, out);
+      return true;
+    case arrow::Type::INT64:
+      convert_array<arrow::Int64Array>(array, first, rows, count, out);
+      return true;
+    case arrow::Type::UINT8:
+      convert_array<arrow::UInt8Array>(array, first, rows, count, out);
+      return true;
+    case arrow::Type::UINT16:
+      convert_array<arrow::UInt16Array>(array, first, rows, count, out);
+      return true;
+    case arrow::Type::UINT32:
+      convert_array<arrow::UInt32Array>(array, first, rows, count, out);
+      return true;
+    case arrow::Type::UINT64:
+      convert_array<arrow::UInt64Array>(array, first, rows, count, out);
+      return true;
+    case arrow::Type::FLOAT:
+      convert_array<arrow::FloatArray>(array, first, rows, count, out);
+      return true;
+    case arrow::Type::DOUBLE:
+      convert_array<arrow::DoubleArray>(array, first, rows, count, out);
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool is_plain_number(const arrow::DataType& type) {
+  return type.id() == arrow::Type::BOOL || arrow::is_integer(type.id()) || type.id() == arrow::Type::FLOAT ||
+         type.id() == arrow::Type::DOUBLE;
+}
+
+// The input column that the expression passes on as a double, -1 where it does more.
+int plain_column(const expr::Expression& expression) {
+  if (expression.type->id() != arrow::Type::DOUBLE) return -1;
+  const expr::Expression* at = &expression;
+  if (at->kind == expr::Kind::kCast && !at->try_cast) at = at->arguments[0].get();
+  return at->kind == expr::Kind::kColumn && is_plain_number(*at->type) ? at->column : -1;
+}
+
+std::optional<double> double_constant(const expr::Expression& expression) {
+  if (expression.kind != expr::Kind::kLiteral || expression.type->id() != arrow::Type::DOUBLE ||
+      expression.literal == nullptr || !expression.literal->is_valid) {
+    return std::nullopt;
+  }
+  return static_cast<const arrow::DoubleScalar&>(*expression.literal).value;
+}
+
+// True where one of the floats is NaN or infinite: their exponent bits are all ones.
+bool any_not_finite(const float* values, int64_t count) {
+  uint32_t worst = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    worst = std::max(worst, std::bit_cast<uint32_t>(values[i]) & 0x7FFFFFFFu);
+  }
+  return worst >= 0x7F800000u;
+}
+
+void spread(const float* values, int64_t count, int stride, float* out) {
+  for (int64_t i = 0; i < count; ++i) out[i * stride] = values[i];
+}
+
+Status not_finite(const std::string& name, bool is_target, double value, int64_t row) {
+  std::string what = std::isnan(value)   ? "NaN"
+                     : std::isinf(value) ? (value > 0 ? "infinite" : "-infinite")
+                                         : fmt::format("{}, beyond float32,", value);
+  return make_error(
+      ErrorCategory::kData,
+      fmt::format("{} '{}' is {}{}; leave such rows out in the WHERE, or change its steps",
+                  is_target ? "target" : "feature", name, what, is_target ? "" : " after its steps"),
+      SourcePosition{0, row});
+}
+
+}  // namespace
+
+bool copy_as_double(const arrow::Array& array, const int32_t* rows, int64_t count, double* out) {
+  return tile_as_double(array, 0, rows, count, out);
+}
+
+int64_t first_not_finite(const double* values, int64_t count) {
+  uint64_t worst = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    worst = std::max(worst, std::bit_cast<uint64_t>(values[i]) & 0x7FFFFFFFFFFFFFFFu);
+  }
+  if (worst < 0x7FF0000000000000u) return -1;
+  for (int64_t i = 0; i < count; ++i) {
+    if (!std::isfinite(values[i])) return i;
+  }
+  return -1;
+}
+
+Result<RowPacker> RowPacker::make(const Fitted& fitted, const std::string& target) {
+  RowPacker packer;
+  packer.input_ = fitted.input;
+  packer.num_features_ = static_cast<int>(fitted.columns.size());
+  const auto add = [&](const std::string& name, const expr::ExprPtr& expression, bool is_target) {
+    Column column{.name = name, .expression = expression, .is_target = is_target};
+    column.source = plain_column(*expression);
+    // ((column - shift) / scale), as standard_scale writes it.
+    if (column.source < 0 && expression->kind == expr::Kind::kCall && expression->name == "/" &&
+        expression->arguments.size() == 2) {
+      const expr::Expression& left = *expression->arguments[0];
+      const auto scale = double_constant(*expression->arguments[1]);
+      if (scale && left.kind == expr::Kind::kCall && left.name == "-" && left.arguments.size() == 2) {
+        const auto shift = double_constant(*left.arguments[1]);
+        const int source = plain_column(*left.arguments[0]);
+        if (shift && source >= 0) {
+          column.source = source;
+          column.scaled = true;
+          column.shift = *shift;
+          column.scale = *scale;
+        }
+      }
+    }
+    packer.columns_.push_back(std::move(column));
+  };
+  for (const FeatureColumn& feature : fitted.columns) add(feature.name, feature.expression, false);
+  if (!target.empty()) {
+    const int index = fitted.input->GetFieldIndex(target);
+    if (index < 0) return bug_error("the target '{}' is not among the fitted features' inputs", target);
+    MILLSTREAM_ASSIGN(
+        auto value, expr::make_cast(expr::make_column(index, *fitted.input->field(index)), arrow::float64()));
+    add(target, value, true);
+  }
+  return packer;
+}
+
+std::vector<std::string> RowPacker::feature_names() const {
+  std::vector<std::string> names;
+  for (int i = 0; i < num_features_; ++i) names.push_back(columns_[i].name);
+  return names;
+}
+
+Status RowPacker::pack(const arrow::RecordBatch& batch, const int32_t* rows, int64_t count,
+                       float* out) const {
+  MILLSTREAM_CHECK(batch.num_columns() == input_->num_fields());
+  if (count == 0) return Status::OK();
+  const int stride = row_floats();
+
+  // What goes through the interpreter is evaluated over the wanted rows alone, in the declared types.
+  std::shared_ptr<arrow::RecordBatch> taken;
+  std::vector<std::shared_ptr<arrow::Array>> evaluated(columns_.size());
+  const auto source_row = [&](int64_t i) { return rows ? rows[i] : static_cast<int32_t>(i); };
+  for (size_t c = 0; c < columns_.size(); ++c) {
+    const Column& column = columns_[c];
+    if (column.source >= 0) {
+      const arrow::Array& array = *batch.column(column.source);
+      if (is_plain_number(*array.type()) && array.null_count() == 0) continue;
+    }
+    if (taken == nullptr) {
+      std::vector<std::shared_ptr<arrow::Array>> arrays = batch.columns();
+      for (int i = 0; i < input_->num_fields(); ++i) {
+        if (arrays[i]->type()->Equals(*input_->field(i)->type())) continue;
+        expr::ExprPtr as_found = expr::make_column(i, *batch.schema()->field(i));
+        MILLSTREAM_ASSIGN(auto as_declared, expr::make_cast(as_found, input_->field(i)->type()));
+        MILLSTREAM_ASSIGN(arrays[i], expr::evaluate(*as_declared, batch));
+      }
+      taken = arrow::RecordBatch::Make(input_, batch.num_rows(), std::move(arrays));
+      if (rows != nullptr) {
+        MILLSTREAM_ASSIGN(taken, expr::take_rows(*taken, std::vector<int32_t>(rows, rows + count)));
+      }
+    }
+    auto values = expr::evaluate(*column.expression, *taken);
+    if (!values.ok()) {
+      const auto position = error_position(values.status());
+      Status status = with_context(
+          values.status(), fmt::format("{} '{}'", column.is_target ? "target" : "feature", column.name));
+      if (position)
+        status = with_category(status, error_category(status), SourcePosition{0, source_row(position->row)});
+      return status;
+    }
+    evaluated[c] = std::move(*values);
+    if (evaluated[c]->null_count() > 0) {
+      for (int64_t i = 0; i < count; ++i) {
+        if (!evaluated[c]->IsNull(i)) continue;
+        return make_error(ErrorCategory::kData,
+                          fmt::format("{} '{}' is null{}", column.is_target ? "target" : "feature",
+                                      column.name, column.is_target ? "" : " after its steps"),
+                          SourcePosition{0, source_row(i)});
+      }
+    }
+  }
+
+  alignas(64) double wide[kTileRows];
+  alignas(64) float narrow[kTileRows];
+  for (int64_t first = 0; first < count; first += kTileRows) {
+    const int64_t n = std::min(kTileRows, count - first);
+    for (size_t c = 0; c < columns_.size(); ++c) {
+      const Column& column = columns_[c];
+      if (evaluated[c] != nullptr) {
+        tile_as_double(*evaluated[c], first, nullptr, n, wide);
+        for (int64_t i = 0; i < n; ++i) narrow[i] = static_cast<float>(wide[i]);
+      } else {
+        tile_as_double(*batch.column(column.source), first, rows ? rows + first : nullptr, n, wide);
+        if (column.scaled) {
+          const double shift = column.shift;
+          const double scale = column.scale;
+          for (int64_t i = 0; i < n; ++i) narrow[i] = static_cast<float>((wide[i] - shift) / scale);
+        } else {
+          for (int64_t i = 0; i < n; ++i) narrow[i] = static_cast<float>(wide[i]);
+        }
+      }
+      if (any_not_finite(narrow, n)) [[unlikely]] {
+        for (int64_t i = 0; i < n; ++i) {
+          if (std::isfinite(narrow[i])) continue;
+          double value = wide[i];
+          if (evaluated[c] == nullptr && column.scaled) value = (wide[i] - column.shift) / column.scale;
+          return not_finite(column.name, column.is_target, value, source_row(first + i));
+        }
+      }
+      spread(narrow, n, stride, out + first * stride + static_cast<int64_t>(c));
+    }
+  }
+  return Status::OK();
+}
+
+}  // namespace millstream::features

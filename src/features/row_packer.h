@@ -1,0 +1,54 @@
+#pragma once
+// Evaluates fitted features over record batches into packed float32 rows: features in order, then the target.
+//
+// Plain scaling, (column - a) / b or the column alone, is written straight from the typed column; everything
+// else goes through expr::evaluate. Both compute in double and round once to float32, so the bits are equal.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "features/fitted.h"
+
+namespace millstream::features {
+
+class RowPacker {
+ public:
+  /// `target` is a column of fitted.input, or empty: rows are features alone (predict).
+  static Result<RowPacker> make(const Fitted& fitted, const std::string& target);
+
+  int num_features() const { return num_features_; }
+  /// Floats of a packed row: features, and one more with a target.
+  int row_floats() const { return static_cast<int>(columns_.size()); }
+  int64_t row_bytes() const { return int64_t{4} * row_floats(); }
+  std::vector<std::string> feature_names() const;
+
+  /// Rows `rows` of `batch` (all `count` of them where `rows` is null) become packed rows at `out`. The batch
+  /// has the columns of fitted.input in that order; a numeric column may have another numeric type, for
+  /// example one narrowed in a cache. A value that is null or not finite after its steps is a data error that
+  /// names the column; its position's row is the row's index in `batch`. Thread-safe.
+  Status pack(const arrow::RecordBatch& batch, const int32_t* rows, int64_t count, float* out) const;
+
+ private:
+  struct Column {
+    std::string name;
+    expr::ExprPtr expression;
+    int source = -1;  ///< >= 0: (input column `source` - shift) / scale
+    bool scaled = false;
+    double shift = 0;
+    double scale = 1;
+    bool is_target = false;
+  };
+  std::shared_ptr<arrow::Schema> input_;
+  std::vector<Column> columns_;
+  int num_features_ = 0;
+};
+
+/// The value of a numeric or boolean array as doubles; null where the type is neither (a decimal, text).
+/// `out` has room for `count`; values under nulls are unspecified but finite or not as stored.
+bool copy_as_double(const arrow::Array& array, const int32_t* rows, int64_t count, double* out);
+
+/// The first of `count` values that is NaN or infinite, -1: none.
+int64_t first_not_finite(const double* values, int64_t count);
+
+}  // namespace millstream::features

@@ -1,0 +1,105 @@
+#pragma once
+// The syntax tree of a query, as written: names are not resolved, types are not known. Nodes keep the byte
+// offset of the place that an error about them should point at.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "expr/expression.h"
+
+namespace millstream::sql::ast {
+
+enum class ExprKind : uint8_t {
+  kNull,
+  kBoolean,   ///< text "true" or "false"
+  kNumber,    ///< text without underscores, as written: 1, 0.10, 1e3
+  kString,    ///< text: the value
+  kBlob,      ///< text: the bytes
+  kInterval,  ///< arguments[0] (a string when unit is empty); unit "day", …
+  kColumn,    ///< parts: column, or table and column
+  kUnary,     ///< text "-", "+", "not"
+  kBinary,    ///< text: the operator as functions are called: "+", "=", "<>", "||", "like", "not_like", …
+  kAnd,       ///< n-ary
+  kOr,
+  kCall,     ///< text: the name in lower case; unit "*" for count(*)
+  kCast,     ///< arguments[0], type
+  kCase,     ///< when, then, …; see has_operand, has_else
+  kIn,       ///< arguments[0] [NOT] IN (arguments[1..])
+  kBetween,  ///< arguments[0] [NOT] BETWEEN arguments[1] AND arguments[2]
+  kIsNull,   ///< arguments[0] IS [NOT] NULL
+  kIsTrue,   ///< arguments[0] IS [NOT] TRUE | FALSE | UNKNOWN (text)
+};
+
+struct Expr;
+using ExprPtr = std::unique_ptr<Expr>;
+
+/// A type as written, resolved: types have names of their own and no scope.
+struct TypeName {
+  std::string text;  ///< as it stands in the name of an unnamed output: "INTEGER", "DECIMAL(5, 2)"
+  expr::TypePtr type;
+};
+
+struct Expr {
+  ExprKind kind = ExprKind::kNull;
+  size_t offset = 0;  ///< an operator's own place for operators, else where it begins
+  std::string text;
+  std::string unit;                ///< kInterval
+  std::vector<std::string> parts;  ///< kColumn
+  std::vector<ExprPtr> arguments;
+  TypeName type;             ///< kCast
+  bool negated = false;      ///< NOT IN, NOT BETWEEN, IS NOT
+  bool try_cast = false;     ///< kCast
+  bool has_operand = false;  ///< kCase: CASE x WHEN …; the operand is arguments[0]
+  bool has_else = false;     ///< kCase: the last argument is ELSE's
+  int depth = 1;             ///< levels of the tree below and with this node
+};
+
+/// The expression's text in a normal form, which is what an output without an alias is called; it is
+/// DuckDB's:
+/// "(a + 1)", "CAST(a AS INTEGER)".
+std::string to_text(const Expr& expression);
+
+/// A file name or glob as written.
+struct FileName {
+  std::string text;
+  size_t offset = 0;
+};
+
+struct Query;
+
+struct SelectItem {
+  size_t offset = 0;
+  ExprPtr expression;                                   ///< null for a star
+  std::string alias;                                    ///< empty: none
+  std::string star_table;                               ///< t.*: "t"
+  std::vector<std::pair<std::string, size_t>> exclude;  ///< * EXCLUDE (…), with offsets
+};
+
+struct TableSource {
+  enum class Kind : uint8_t { kFiles, kName, kSubquery };
+  Kind kind = Kind::kFiles;
+  size_t offset = 0;
+  std::vector<FileName> files;      ///< kFiles
+  std::string name;                 ///< kName: of a WITH query
+  std::unique_ptr<Query> subquery;  ///< kSubquery
+  std::string alias;                ///< empty: none was given
+};
+
+struct CommonTable {
+  std::string name;
+  size_t offset = 0;
+  std::unique_ptr<Query> query;
+};
+
+struct Query {
+  size_t offset = 0;
+  std::vector<CommonTable> with;
+  std::vector<SelectItem> items;
+  std::optional<TableSource> from;
+  ExprPtr where;
+};
+
+}  // namespace millstream::sql::ast

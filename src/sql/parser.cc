@@ -1,0 +1,890 @@
+#include "sql/parser.h"
+
+#include <array>
+
+#include "base/nearest_name.h"
+#include "expr/type.h"
+#include "sql/lexer.h"
+
+namespace millstream::sql {
+namespace {
+
+using ast::Expr;
+using ast::ExprKind;
+using ast::ExprPtr;
+
+// Binding powers. NOT is a prefix between AND and IS; unary minus binds tighter than ^, as in PostgreSQL.
+enum Level : int {
+  kLevelOr = 1,
+  kLevelAnd,
+  kLevelNot,
+  kLevelIs,
+  kLevelComparison,
+  kLevelIn,     // IN, BETWEEN, LIKE
+  kLevelOther,  // || and the bit operators
+  kLevelAdd,
+  kLevelMultiply,
+  kLevelPower,
+  kLevelSign,
+  kLevelPostfix,  // ::
+};
+
+// Trees deeper than this would exhaust the stack of whoever walks them.
+constexpr int kMaxDepth = 1000;
+
+// Clauses and joins that DuckDB has and that come with the parallel engine.
+struct Unsupported {
+  const char* word;
+  const char* what;
+};
+constexpr Unsupported kUnsupportedClauses[] = {
+    {"join", "JOIN"},          {"inner", "JOIN"},
+    {"left", "JOIN"},          {"right", "JOIN"},
+    {"full", "JOIN"},          {"cross", "JOIN"},
+    {"natural", "JOIN"},       {"semi", "JOIN"},
+    {"anti", "JOIN"},          {"asof", "JOIN"},
+    {"positional", "JOIN"},    {"group", "GROUP BY"},
+    {"having", "HAVING"},      {"window", "WINDOW"},
+    {"qualify", "QUALIFY"},    {"order", "ORDER BY"},
+    {"union", "UNION"},        {"intersect", "INTERSECT"},
+    {"except", "EXCEPT"},      {"tablesample", "TABLESAMPLE"},
+    {"using", "USING SAMPLE"}, {"pivot", "PIVOT"},
+    {"unpivot", "UNPIVOT"},
+};
+
+constexpr std::array kJoinWords = std::to_array<std::string_view>(
+    {"join", "inner", "left", "right", "full", "cross", "natural", "semi", "anti", "asof", "positional"});
+
+class Parser {
+ public:
+  Parser(const SourceText& source, std::vector<Token> tokens) : source_(source), tokens_(std::move(tokens)) {}
+
+  Result<std::unique_ptr<ast::Query>> query_text() {
+    MILLSTREAM_ASSIGN(auto query, parse_query());
+    while (accept(";")) {
+    }
+    if (peek().kind != TokenKind::kEnd) return unexpected_after_query();
+    return query;
+  }
+
+  Result<ExprPtr> expression_text() {
+    MILLSTREAM_ASSIGN(auto expression, parse_expr());
+    if (peek().kind != TokenKind::kEnd) return unexpected("an operator or the end of the expression");
+    return expression;
+  }
+
+ private:
+  // ---- tokens ----
+
+  const Token& peek(size_t ahead = 0) const { return tokens_[std::min(at_ + ahead, tokens_.size() - 1)]; }
+  const Token& next() {
+    const Token& token = peek();
+    if (at_ + 1 < tokens_.size()) ++at_;
+    return token;
+  }
+  bool is(std::string_view word_or_symbol, size_t ahead = 0) const {
+    const Token& token = peek(ahead);
+    return token.is_symbol(word_or_symbol) || token.is_word(word_or_symbol);
+  }
+  bool accept(std::string_view word_or_symbol) {
+    if (!is(word_or_symbol)) return false;
+    next();
+    return true;
+  }
+  Status expect(std::string_view word_or_symbol, std::string_view why) {
+    if (accept(word_or_symbol)) return Status::OK();
+    return unexpected(why);
+  }
+  bool is_name(size_t ahead = 0) const {
+    const Token& token = peek(ahead);
+    return token.kind == TokenKind::kQuoted ||
+           (token.kind == TokenKind::kWord && !is_reserved_word(token.text));
+  }
+
+  std::string found() const {
+    const Token& token = peek();
+    if (token.kind == TokenKind::kEnd) return "the end of the text";
+    return fmt::format("'{}'", source_.text().substr(token.offset, token.end - token.offset));
+  }
+  Status unexpected(std::string_view expected) const {
+    // A misspelt keyword is read as an alias, and what follows it is then out of place.
+    std::string hint;
+    if (at_ > 0 && alias_at_ == at_ - 1) {
+      static const std::vector<std::string> kClauses = {"WHERE", "FROM",    "EXCLUDE", "AND", "OR", "LIMIT",
+                                                        "IN",    "BETWEEN", "LIKE",    "IS",  "NOT"};
+      if (auto word = nearest_name(tokens_[alias_at_].text, kClauses)) {
+        hint = fmt::format("; did you mean {} where '{}' stands?", *word, tokens_[alias_at_].text);
+      }
+    }
+    return source_.error(peek().offset, fmt::format("expected {}, found {}{}", expected, found(), hint));
+  }
+  Status not_yet(const Token& token, std::string_view what) const {
+    return source_.error(token.offset, fmt::format("{} is not supported yet", what));
+  }
+
+  Status unexpected_after_query() const {
+    const Token& token = peek();
+    for (const auto& clause : kUnsupportedClauses) {
+      if (token.is_word(clause.word)) return not_yet(token, clause.what);
+    }
+    if (token.is_symbol(",")) return not_yet(token, "reading several tables at once (a join)");
+    if (token.is_word("limit") || token.is_word("offset")) {
+      return source_.error(token.offset,
+                           fmt::format("{} is not supported yet; the option --limit-rows N reads only the "
+                                       "first N rows",
+                                       token.is_word("limit") ? "LIMIT" : "OFFSET"));
+    }
+    return unexpected(seen_where_ ? "an operator or the end of the query" : "WHERE or the end of the query");
+  }
+
+  // ---- clauses ----
+
+  Result<std::unique_ptr<ast::Query>> parse_query() {
+    if (++nesting_ > kMaxDepth / 4) return source_.error(peek().offset, "queries are nested too deeply");
+    auto query = std::make_unique<ast::Query>();
+    query->offset = peek().offset;
+    if (accept("with")) {
+      if (is("recursive")) return not_yet(peek(), "WITH RECURSIVE");
+      do {
+        if (!is_name()) return unexpected("the name of a WITH query");
+        ast::CommonTable table;
+        table.offset = peek().offset;
+        table.name = next().text;
+        if (is("(")) return not_yet(peek(), "a column list of a WITH query");
+        MILLSTREAM_TRY(expect("as", "AS"));
+        if (accept("not")) {
+          MILLSTREAM_TRY(expect("materialized", "MATERIALIZED"));
+        } else {
+          accept("materialized");
+        }
+        MILLSTREAM_TRY(expect("(", "'(' and a query"));
+        MILLSTREAM_ASSIGN(table.query, parse_query());
+        MILLSTREAM_TRY(close_query());
+        query->with.push_back(std::move(table));
+      } while (accept(","));
+    }
+    if (is("(")) {
+      // ( SELECT … ): parentheses around a whole query.
+      next();
+      MILLSTREAM_ASSIGN(auto inner, parse_query());
+      MILLSTREAM_TRY(close_query());
+      for (auto& table : inner->with) query->with.push_back(std::move(table));
+      inner->with = std::move(query->with);
+      --nesting_;
+      return inner;
+    }
+    if (is("from")) {
+      MILLSTREAM_TRY(parse_from(*query));
+      if (is("select")) {
+        MILLSTREAM_TRY(parse_select_list(*query));
+      } else {
+        ast::SelectItem star;
+        star.offset = query->offset;
+        query->items.push_back(std::move(star));
+      }
+    } else if (is("select")) {
+      MILLSTREAM_TRY(parse_select_list(*query));
+      if (is("from")) MILLSTREAM_TRY(parse_from(*query));
+    } else {
+      const Token& token = peek();
+      if (token.is_word("describe") || token.is_word("summarize") || token.is_word("values") ||
+          token.is_word("pivot")) {
+        return not_yet(token, fmt::format("{}", upper(token.text)));
+      }
+      static const std::vector<std::string> kStarts = {"SELECT", "FROM", "WITH"};
+      std::string hint;
+      if (token.kind == TokenKind::kWord) {
+        if (auto word = nearest_name(token.text, kStarts)) hint = fmt::format("; did you mean {}?", *word);
+      }
+      return source_.error(
+          token.offset, fmt::format("a query begins with SELECT, FROM or WITH, found {}{}", found(), hint));
+    }
+    seen_where_ = false;
+    if (accept("where")) {
+      MILLSTREAM_ASSIGN(query->where, parse_expr());
+      seen_where_ = true;
+    }
+    --nesting_;
+    return query;
+  }
+
+  Status close_query() {
+    if (accept(")")) return Status::OK();
+    const Status status = unexpected_after_query();
+    if (peek().kind == TokenKind::kEnd) return unexpected("')' after the query in parentheses");
+    return status;
+  }
+
+  static std::string upper(std::string_view text) {
+    std::string result(text);
+    for (char& c : result) {
+      if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+    }
+    return result;
+  }
+
+  Status parse_select_list(ast::Query& query) {
+    next();
+    if (is("distinct")) return not_yet(peek(), "DISTINCT");
+    accept("all");
+    do {
+      if (is("from") && !query.items.empty()) break;  // a comma too many, as DuckDB allows
+      ast::SelectItem item;
+      item.offset = peek().offset;
+      if (is("*") || (is_name() && is(".", 1) && is("*", 2))) {
+        MILLSTREAM_TRY(parse_star(item));
+      } else {
+        MILLSTREAM_ASSIGN(item.expression, parse_expr());
+        MILLSTREAM_TRY(parse_alias(item.alias, /*reserved_after_as=*/true));
+      }
+      query.items.push_back(std::move(item));
+    } while (accept(","));
+    return Status::OK();
+  }
+
+  Status parse_star(ast::SelectItem& item) {
+    if (!is("*")) {
+      item.star_table = next().text;
+      next();
+    }
+    next();
+    if (accept("exclude")) {
+      const bool list = accept("(");
+      do {
+        if (!is_name()) return unexpected("the name of a column to leave out");
+        item.exclude.emplace_back(peek().text, peek().offset);
+        next();
+      } while (list && accept(","));
+      if (list) MILLSTREAM_TRY(expect(")", "',' or ')'"));
+    }
+    if (is("replace") || is("rename") || is("like") || is("similar")) {
+      return not_yet(peek(), fmt::format("* {}", upper(peek().text)));
+    }
+    return Status::OK();
+  }
+
+  // [AS] name
+  Status parse_alias(std::string& alias, bool reserved_after_as) {
+    if (accept("as")) {
+      const Token& token = peek();
+      const bool name = is_name() || token.kind == TokenKind::kString ||
+                        (reserved_after_as && token.kind == TokenKind::kWord);
+      if (!name || token.text.empty()) return unexpected("a name after AS");
+      alias = next().text;
+    } else if (is_name()) {
+      alias_at_ = at_;
+      alias = next().text;
+    }
+    return Status::OK();
+  }
+
+  Status parse_from(ast::Query& query) {
+    next();
+    query.from.emplace();
+    ast::TableSource& table = *query.from;
+    table.offset = peek().offset;
+    if (peek().kind == TokenKind::kString) {
+      table.files.push_back({peek().text, peek().offset});
+      next();
+    } else if (is("[")) {
+      MILLSTREAM_TRY(parse_file_list(table));
+    } else if (accept("(")) {
+      table.kind = ast::TableSource::Kind::kSubquery;
+      if (!is("select") && !is("from") && !is("with") && !is("("))
+        return unexpected("a query in parentheses");
+      MILLSTREAM_ASSIGN(table.subquery, parse_query());
+      MILLSTREAM_TRY(close_query());
+    } else if (is_name()) {
+      const Token& name = next();
+      if (is("(")) {
+        MILLSTREAM_TRY(parse_table_function(table, name));
+      } else if (is(".")) {
+        return source_.error(name.offset,
+                             fmt::format("there are no schemas or databases; a file is named in quotes: "
+                                         "FROM '{}.…'",
+                                         name.text));
+      } else {
+        table.kind = ast::TableSource::Kind::kName;
+        table.name = name.text;
+      }
+    } else if (is("lateral") || is("values") || is("table")) {
+      return not_yet(peek(), upper(peek().text));
+    } else {
+      return unexpected("a file in quotes, a WITH name or a query in parentheses after FROM");
+    }
+    MILLSTREAM_TRY(parse_alias(table.alias, false));
+    if (!table.alias.empty() && is("(")) return not_yet(peek(), "a column list after a table's alias");
+    if (is(",")) return not_yet(peek(), "reading several tables at once (a join)");
+    for (std::string_view word : kJoinWords) {
+      if (peek().is_word(word)) return not_yet(peek(), "JOIN");
+    }
+    return Status::OK();
+  }
+
+  Status parse_file_list(ast::TableSource& table) {
+    next();
+    do {
+      if (peek().kind != TokenKind::kString) return unexpected("a file name in quotes");
+      table.files.push_back({peek().text, peek().offset});
+      next();
+    } while (accept(","));
+    return expect("]", "',' or ']'");
+  }
+
+  // read_parquet('…' | ['…', …], option = value, …)
+  Status parse_table_function(ast::TableSource& table, const Token& name) {
+    const std::string function = to_lower(name.text);
+    const bool parquet = function == "read_parquet" || function == "parquet_scan";
+    const bool csv = function == "read_csv" || function == "read_csv_auto";
+    if (!parquet && !csv) {
+      static const std::vector<std::string> kFunctions = {"read_parquet", "read_csv"};
+      return source_.error(name.offset, fmt::format("there is no table function '{}'{}", name.text,
+                                                    name_hint(name.text, kFunctions)));
+    }
+    next();
+    if (peek().kind == TokenKind::kString) {
+      table.files.push_back({peek().text, peek().offset});
+      next();
+    } else if (is("[")) {
+      MILLSTREAM_TRY(parse_file_list(table));
+    } else {
+      return unexpected("a file name in quotes or a list of them in brackets");
+    }
+    while (accept(",")) {
+      const Token& option = peek();
+      if (option.kind != TokenKind::kWord) return unexpected("an option: name = value");
+      next();
+      if (!accept("=") && !accept(":=") && !accept("=>")) return unexpected("'=' after an option's name");
+      const std::string value = to_lower(peek().text);
+      const Token& value_token = next();
+      // Of DuckDB's options those whose value says what is done anyway.
+      if (option.is_word("union_by_name")) {
+        if (value == "true") continue;
+        return source_.error(value_token.offset,
+                             "files are always united by column name: union_by_name = true");
+      }
+      if (option.is_word("hive_partitioning") && value == "false") continue;
+      if (csv && (option.is_word("header") || option.is_word("auto_detect")) && value == "true") continue;
+      return source_.error(option.offset,
+                           fmt::format("the option {} of {} with this value is not supported yet",
+                                       to_lower(option.text), function));
+    }
+    return expect(")", "',' or ')'");
+  }
+
+  // ---- expressions ----
+
+  Result<ExprPtr> node(ExprKind kind, size_t offset, std::string text, std::vector<ExprPtr> arguments = {}) {
+    auto result = std::make_unique<Expr>();
+    result->kind = kind;
+    result->offset = offset;
+    result->text = std::move(text);
+    int depth = 0;
+    for (const ExprPtr& argument : arguments) depth = std::max(depth, argument->depth);
+    result->depth = depth + 1;
+    if (result->depth > kMaxDepth) {
+      return source_.error(offset,
+                           fmt::format("this expression is nested more than {} levels deep", kMaxDepth));
+    }
+    result->arguments = std::move(arguments);
+    return result;
+  }
+  template <class... A>
+  Result<ExprPtr> node_of(ExprKind kind, size_t offset, std::string text, A... arguments) {
+    std::vector<ExprPtr> list;
+    (list.push_back(std::move(arguments)), ...);
+    return node(kind, offset, std::move(text), std::move(list));
+  }
+
+  Result<ExprPtr> parse_expr(int min_level = kLevelOr) {
+    if (++nesting_ > kMaxDepth) {
+      return source_.error(peek().offset,
+                           fmt::format("this expression is nested more than {} levels deep", kMaxDepth));
+    }
+    auto result = parse_operators(min_level);
+    --nesting_;
+    return result;
+  }
+
+  struct Infix {
+    int level = 0;     // 0: no infix operator stands here
+    std::string name;  // as functions are called
+    bool negated = false;
+    int tokens = 1;
+  };
+
+  Infix infix() const {
+    const Token& token = peek();
+    if (token.kind == TokenKind::kSymbol) {
+      const std::string& s = token.text;
+      if (s == "=" || s == "<>" || s == "<" || s == ">" || s == "<=" || s == ">=")
+        return {kLevelComparison, s};
+      if (s == "||") return {kLevelOther, s};
+      if (s == "+" || s == "-") return {kLevelAdd, s};
+      if (s == "*" || s == "/" || s == "%" || s == "//") return {kLevelMultiply, s};
+      if (s == "^" || s == "**") return {kLevelPower, s};
+      if (s == "::") return {kLevelPostfix, s};
+      return {};
+    }
+    if (token.kind != TokenKind::kWord) return {};
+    if (is("or")) return {kLevelOr, "or"};
+    if (is("and")) return {kLevelAnd, "and"};
+    if (is("is") || is("isnull") || is("notnull")) return {kLevelIs, "is"};
+    const bool negated = is("not");
+    const size_t at = negated ? 1 : 0;
+    for (const char* word : {"in", "between", "like", "ilike"}) {
+      if (is(word, at)) return {kLevelIn, word, negated, negated ? 2 : 1};
+    }
+    return {};
+  }
+
+  Result<ExprPtr> parse_operators(int min_level) {
+    MILLSTREAM_ASSIGN(ExprPtr left, parse_prefix());
+    bool left_is_comparison = false;
+    const Expr* open_chain = nullptr;  // the AND or OR that a further one extends
+    while (true) {
+      const Infix op = infix();
+      if (op.level == 0 || op.level < min_level) break;
+      const size_t offset = peek().offset;
+      if (op.level == kLevelComparison && left_is_comparison) {
+        return source_.error(offset, "comparisons do not chain; write a < b AND b < c");
+      }
+      for (int i = 0; i < op.tokens; ++i) next();
+      left_is_comparison = op.level == kLevelComparison;
+      switch (op.level) {
+        case kLevelOr:
+        case kLevelAnd: {
+          MILLSTREAM_ASSIGN(auto right, parse_expr(op.level + 1));
+          const ExprKind kind = op.level == kLevelOr ? ExprKind::kOr : ExprKind::kAnd;
+          if (open_chain == left.get() && left->kind == kind) {
+            left->depth = std::max(left->depth, right->depth + 1);
+            left->arguments.push_back(std::move(right));
+          } else {
+            MILLSTREAM_ASSIGN(left, node_of(kind, offset, op.name, std::move(left), std::move(right)));
+          }
+          open_chain = left.get();
+          break;
+        }
+        case kLevelIs: {
+          MILLSTREAM_ASSIGN(left, parse_is(std::move(left), offset));
+          break;
+        }
+        case kLevelIn: {
+          if (op.name == "in") {
+            MILLSTREAM_ASSIGN(left, parse_in(std::move(left), offset));
+          } else if (op.name == "between") {
+            if (is("symmetric")) return not_yet(peek(), "BETWEEN SYMMETRIC");
+            MILLSTREAM_ASSIGN(auto low, parse_expr(kLevelOther));
+            MILLSTREAM_TRY(expect("and", "AND and the upper end of BETWEEN"));
+            MILLSTREAM_ASSIGN(auto high, parse_expr(kLevelOther));
+            MILLSTREAM_ASSIGN(left, node_of(ExprKind::kBetween, offset, "between", std::move(left),
+                                            std::move(low), std::move(high)));
+          } else {
+            MILLSTREAM_ASSIGN(auto pattern, parse_expr(kLevelOther));
+            if (is("escape")) return not_yet(peek(), "ESCAPE");
+            MILLSTREAM_ASSIGN(
+                left, node_of(ExprKind::kBinary, offset, op.name, std::move(left), std::move(pattern)));
+          }
+          left->negated = op.negated;
+          break;
+        }
+        case kLevelPostfix: {
+          MILLSTREAM_ASSIGN(auto type, parse_type());
+          MILLSTREAM_ASSIGN(left, node_of(ExprKind::kCast, left->offset, "", std::move(left)));
+          left->type = std::move(type);
+          break;
+        }
+        default: {
+          MILLSTREAM_ASSIGN(auto right, parse_expr(op.level + 1));
+          MILLSTREAM_ASSIGN(left,
+                            node_of(ExprKind::kBinary, offset, op.name, std::move(left), std::move(right)));
+        }
+      }
+    }
+    if (is("[")) return not_yet(peek(), "taking an element of a list");
+    for (const char* symbol : {"&", "|", "~", "->", "!", "@"}) {
+      if (is(symbol)) return not_yet(peek(), fmt::format("the operator {}", symbol));
+    }
+    if (peek().is_word("collate")) return not_yet(peek(), "COLLATE");
+    if (peek().is_word("similar")) return not_yet(peek(), "SIMILAR TO");
+    if (peek().is_word("at") && is("time", 1)) return not_yet(peek(), "AT TIME ZONE");
+    if (peek().is_word("glob")) return not_yet(peek(), "GLOB");
+    return left;
+  }
+
+  Result<ExprPtr> parse_is(ExprPtr left, size_t offset) {
+    const Token& word = tokens_[at_ - 1];
+    if (!word.is_word("is")) {
+      MILLSTREAM_ASSIGN(auto result, node_of(ExprKind::kIsNull, offset, "", std::move(left)));
+      result->negated = word.is_word("notnull");
+      return result;
+    }
+    const bool negated = accept("not");
+    if (accept("null")) {
+      MILLSTREAM_ASSIGN(auto result, node_of(ExprKind::kIsNull, offset, "", std::move(left)));
+      result->negated = negated;
+      return result;
+    }
+    if (is("true") || is("false") || is("unknown")) {
+      const std::string value = to_lower(next().text);
+      MILLSTREAM_ASSIGN(auto result, node_of(ExprKind::kIsTrue, offset, value, std::move(left)));
+      result->negated = negated;
+      return result;
+    }
+    if (accept("distinct")) {
+      MILLSTREAM_TRY(expect("from", "FROM after IS DISTINCT"));
+      MILLSTREAM_ASSIGN(auto right, parse_expr(kLevelComparison));
+      return node_of(ExprKind::kBinary, offset, negated ? "is_not_distinct_from" : "is_distinct_from",
+                     std::move(left), std::move(right));
+    }
+    return unexpected("NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM after IS");
+  }
+
+  Result<ExprPtr> parse_in(ExprPtr left, size_t offset) {
+    MILLSTREAM_TRY(expect("(", "'(' and a list after IN"));
+    if (is("select") || is("from") || is("with")) return not_yet(peek(), "a query inside an expression");
+    std::vector<ExprPtr> arguments;
+    arguments.push_back(std::move(left));
+    do {
+      if (is(")") && arguments.size() > 1) break;
+      MILLSTREAM_ASSIGN(auto value, parse_expr());
+      arguments.push_back(std::move(value));
+    } while (accept(","));
+    MILLSTREAM_TRY(expect(")", "',' or ')' in the list of IN"));
+    return node(ExprKind::kIn, offset, "", std::move(arguments));
+  }
+
+  Result<ExprPtr> parse_prefix() {
+    const Token& token = peek();
+    if (token.is_word("not")) {
+      next();
+      MILLSTREAM_ASSIGN(auto operand, parse_expr(kLevelIs));
+      return node_of(ExprKind::kUnary, token.offset, "not", std::move(operand));
+    }
+    if (token.is_symbol("-") || token.is_symbol("+")) {
+      next();
+      MILLSTREAM_ASSIGN(auto operand, parse_expr(kLevelSign));
+      if (token.text == "-" && operand->kind == ExprKind::kNumber && operand->text[0] != '-') {
+        operand->text = "-" + operand->text;
+        operand->offset = token.offset;
+        return operand;
+      }
+      return node_of(ExprKind::kUnary, token.offset, token.text, std::move(operand));
+    }
+    return parse_primary();
+  }
+
+  Result<ExprPtr> parse_primary() {
+    const Token& token = peek();
+    switch (token.kind) {
+      case TokenKind::kNumber:
+        next();
+        return node(ExprKind::kNumber, token.offset, token.text);
+      case TokenKind::kString:
+        next();
+        return node(ExprKind::kString, token.offset, token.text);
+      case TokenKind::kBlob:
+        next();
+        return node(ExprKind::kBlob, token.offset, token.text);
+      case TokenKind::kQuoted:
+        return parse_name();
+      case TokenKind::kWord:
+        return parse_word();
+      case TokenKind::kSymbol:
+        if (token.text == "(") return parse_parenthesis();
+        if (token.text == "[" || token.text == "{") return not_yet(token, "a list or struct literal");
+        if (token.text == "?" || token.text == "$")
+          return not_yet(token, "a parameter of a prepared statement");
+        if (token.text == "*") {
+          return source_.error(token.offset,
+                               "* stands alone in a SELECT list; it is no part of an expression");
+        }
+        for (const char* symbol : {"~", "@"}) {
+          if (token.text == symbol) return not_yet(token, fmt::format("the operator {}", symbol));
+        }
+        return unexpected("an expression");
+      case TokenKind::kEnd:
+        break;
+    }
+    return unexpected("an expression");
+  }
+
+  Result<ExprPtr> parse_parenthesis() {
+    next();
+    if (is("select") || is("from") || is("with")) return not_yet(peek(), "a query inside an expression");
+    MILLSTREAM_ASSIGN(auto inner, parse_expr());
+    if (is(",")) return not_yet(peek(), "a row of several values");
+    MILLSTREAM_TRY(expect(")", "')'"));
+    return inner;
+  }
+
+  Result<ExprPtr> parse_word() {
+    const Token& token = peek();
+    if (token.is_word("true") || token.is_word("false")) {
+      next();
+      return node(ExprKind::kBoolean, token.offset, to_lower(token.text));
+    }
+    if (token.is_word("null")) {
+      next();
+      return node(ExprKind::kNull, token.offset, "");
+    }
+    if (token.is_word("case")) return parse_case();
+    if ((token.is_word("cast") || token.is_word("try_cast")) && is("(", 1)) return parse_cast();
+    if (token.is_word("extract") && is("(", 1)) return parse_extract();
+    if (token.is_word("interval") && !is("(", 1) &&
+        (peek(1).kind == TokenKind::kString || peek(1).kind == TokenKind::kNumber || is("-", 1))) {
+      return parse_interval();
+    }
+    if (token.is_word("interval") && is("(", 1)) return parse_interval();
+    if (token.is_word("exists") && is("(", 1)) return not_yet(token, "EXISTS");
+    if (token.is_word("array") && is("[", 1)) return not_yet(token, "a list literal");
+    if (token.is_word("distinct")) return not_yet(token, "DISTINCT");
+    if (is_reserved_word(token.text) && !is_callable_reserved()) return unexpected("an expression");
+    // DATE '2024-01-01', TIMESTAMP '…': a cast of the string.
+    if (peek(1).kind == TokenKind::kString && expr::parse_type(token.text).ok()) {
+      MILLSTREAM_ASSIGN(auto type, parse_type());
+      const Token& value = next();
+      MILLSTREAM_ASSIGN(auto string, node(ExprKind::kString, value.offset, value.text));
+      MILLSTREAM_ASSIGN(auto cast, node_of(ExprKind::kCast, token.offset, "", std::move(string)));
+      cast->type = std::move(type);
+      return cast;
+    }
+    return parse_name();
+  }
+
+  // left('abc', 2) and right(…) are functions in spite of the joins of those names.
+  bool is_callable_reserved() const { return (is("left") || is("right")) && is("(", 1); }
+
+  Result<ExprPtr> parse_name() {
+    const Token& token = next();
+    if (is("(")) return parse_call(token);
+    MILLSTREAM_ASSIGN(auto column, node(ExprKind::kColumn, token.offset, ""));
+    column->parts.push_back(token.text);
+    while (is(".")) {
+      next();
+      if (is("*"))
+        return source_.error(token.offset, "* stands alone in a SELECT list; it is no part of an expression");
+      if (peek().kind != TokenKind::kWord && peek().kind != TokenKind::kQuoted)
+        return unexpected("a column's name after '.'");
+      column->parts.push_back(next().text);
+    }
+    return column;
+  }
+
+  Result<ExprPtr> parse_call(const Token& name) {
+    next();
+    const std::string function = to_lower(name.text);
+    std::vector<ExprPtr> arguments;
+    bool star = false;
+    if (is("distinct")) return not_yet(peek(), "DISTINCT");
+    if (is("*") && is(")", 1)) {
+      next();
+      star = true;
+    } else if (!is(")")) {
+      do {
+        if (is("select") || is("from") || is("with")) return not_yet(peek(), "a query inside an expression");
+        if (peek().kind == TokenKind::kWord && (is(":=", 1) || is("=>", 1)))
+          return not_yet(peek(), "an argument by name");
+        MILLSTREAM_ASSIGN(auto argument, parse_expr());
+        arguments.push_back(std::move(argument));
+      } while (accept(","));
+    }
+    if (is("order")) return not_yet(peek(), "ORDER BY inside a function");
+    MILLSTREAM_TRY(expect(")", fmt::format("',' or ')' in the arguments of {}", function)));
+    if (is("over")) return not_yet(peek(), "a window function (OVER)");
+    if (is("filter") && is("(", 1)) return not_yet(peek(), "an aggregate's FILTER");
+    if (is("within")) return not_yet(peek(), "WITHIN GROUP");
+    MILLSTREAM_ASSIGN(auto call, node(ExprKind::kCall, name.offset, function, std::move(arguments)));
+    if (star) call->unit = "*";
+    return call;
+  }
+
+  Result<ExprPtr> parse_case() {
+    const size_t offset = next().offset;
+    std::vector<ExprPtr> arguments;
+    bool has_operand = false;
+    bool has_else = false;
+    if (!is("when")) {
+      MILLSTREAM_ASSIGN(auto operand, parse_expr());
+      arguments.push_back(std::move(operand));
+      has_operand = true;
+    }
+    if (!is("when")) return unexpected("WHEN");
+    while (accept("when")) {
+      MILLSTREAM_ASSIGN(auto when, parse_expr());
+      MILLSTREAM_TRY(expect("then", "THEN"));
+      MILLSTREAM_ASSIGN(auto then, parse_expr());
+      arguments.push_back(std::move(when));
+      arguments.push_back(std::move(then));
+    }
+    if (accept("else")) {
+      MILLSTREAM_ASSIGN(auto otherwise, parse_expr());
+      arguments.push_back(std::move(otherwise));
+      has_else = true;
+    }
+    MILLSTREAM_TRY(expect("end", has_else ? "END" : "WHEN, ELSE or END"));
+    MILLSTREAM_ASSIGN(auto result, node(ExprKind::kCase, offset, "", std::move(arguments)));
+    result->has_operand = has_operand;
+    result->has_else = has_else;
+    return result;
+  }
+
+  Result<ExprPtr> parse_cast() {
+    const Token& word = next();
+    next();
+    MILLSTREAM_ASSIGN(auto operand, parse_expr());
+    MILLSTREAM_TRY(expect("as", "AS and a type"));
+    MILLSTREAM_ASSIGN(auto type, parse_type());
+    MILLSTREAM_TRY(expect(")", "')' after the type"));
+    MILLSTREAM_ASSIGN(auto cast, node_of(ExprKind::kCast, word.offset, "", std::move(operand)));
+    cast->type = std::move(type);
+    cast->try_cast = word.is_word("try_cast");
+    return cast;
+  }
+
+  // EXTRACT(part FROM x) is date_part('part', x).
+  Result<ExprPtr> parse_extract() {
+    const size_t offset = next().offset;
+    next();
+    const Token& part = peek();
+    if (part.kind != TokenKind::kWord && part.kind != TokenKind::kString)
+      return unexpected("a part such as hour or year");
+    next();
+    MILLSTREAM_ASSIGN(auto name, node(ExprKind::kString, part.offset, to_lower(part.text)));
+    MILLSTREAM_TRY(expect("from", "FROM in EXTRACT(part FROM value)"));
+    MILLSTREAM_ASSIGN(auto operand, parse_expr());
+    MILLSTREAM_TRY(expect(")", "')' after EXTRACT's value"));
+    return node_of(ExprKind::kCall, offset, "date_part", std::move(name), std::move(operand));
+  }
+
+  // INTERVAL '3' DAY, INTERVAL 3 DAY, INTERVAL (n) DAY, INTERVAL '3 days 4 hours'.
+  Result<ExprPtr> parse_interval() {
+    const size_t offset = next().offset;
+    ExprPtr quantity;
+    const bool string = peek().kind == TokenKind::kString;
+    if (is("(")) {
+      MILLSTREAM_ASSIGN(quantity, parse_parenthesis());
+    } else {
+      MILLSTREAM_ASSIGN(quantity, is("-") ? parse_prefix() : parse_primary());
+    }
+    static const std::vector<std::string> kUnits = {
+        "year",        "month",       "day",     "hour",   "minute",  "second",    "week",
+        "millisecond", "microsecond", "quarter", "decade", "century", "millennium"};
+    std::string unit;
+    if (peek().kind == TokenKind::kWord && !is_reserved_word(peek().text)) {
+      std::string word = to_lower(peek().text);
+      if (word == "centuries") word = "century";
+      if (word == "millennia") word = "millennium";
+      if (word.size() > 1 && word.back() == 's') word.pop_back();
+      if (std::ranges::find(kUnits, word) != kUnits.end()) {
+        unit = word;
+        next();
+      } else if (!string) {
+        return source_.error(peek().offset, fmt::format("there is no interval unit '{}'{}", peek().text,
+                                                        name_hint(word, kUnits, kUnits.size())));
+      }
+    }
+    if (unit.empty() && !string) return unexpected("a unit such as DAY after INTERVAL's number");
+    if (!unit.empty() && peek().is_word("to")) return not_yet(peek(), "an interval of two units");
+    MILLSTREAM_ASSIGN(auto result, node_of(ExprKind::kInterval, offset, "", std::move(quantity)));
+    result->unit = unit;
+    return result;
+  }
+
+  Result<ast::TypeName> parse_type() {
+    const Token& token = peek();
+    if (token.kind != TokenKind::kWord && token.kind != TokenKind::kQuoted) return unexpected("a type");
+    next();
+    std::string word = to_lower(token.text);
+    ast::TypeName result;
+    if (const auto type = expr::parse_type(word); type.ok()) {
+      result.type = *type;
+    } else {
+      for (const char* known :
+           {"bignum", "varint", "json", "uuid", "bit", "enum", "struct", "map", "union", "list", "timetz"}) {
+        if (word == known) return not_yet(token, fmt::format("the type {}", upper(word)));
+      }
+      return source_.place(type.status(), token.offset);
+    }
+    // Types that are words of the grammar are shown by their standard name, others as written.
+    static const std::vector<std::pair<const char*, const char*>> kShown = {
+        {"bigint", "BIGINT"},     {"boolean", "BOOLEAN"}, {"char", "VARCHAR"},
+        {"character", "VARCHAR"}, {"dec", "DECIMAL"},     {"decimal", "DECIMAL"},
+        {"numeric", "DECIMAL"},   {"float", "FLOAT"},     {"int", "INTEGER"},
+        {"integer", "INTEGER"},   {"real", "FLOAT"},      {"interval", "INTERVAL"},
+        {"smallint", "SMALLINT"}, {"time", "TIME"},       {"timestamp", "TIMESTAMP"},
+        {"varchar", "VARCHAR"}};
+    result.text = token.text;
+    for (const auto& [name, shown] : kShown) {
+      if (word == name) result.text = shown;
+    }
+    if (word == "double" && accept("precision")) result.text = "DOUBLE";
+    if (is("(")) {
+      MILLSTREAM_TRY(parse_type_modifiers(token, result));
+    } else if ((word == "timestamp" || word == "time") && (is("with") || is("without"))) {
+      const bool zoned = next().is_word("with");
+      MILLSTREAM_TRY(expect("time", "TIME ZONE"));
+      MILLSTREAM_TRY(expect("zone", "ZONE"));
+      if (zoned && word == "time") return not_yet(token, "the type TIME WITH TIME ZONE");
+      if (zoned) {
+        result.type = expr::timestamp_with_zone_type();
+        result.text = "TIMESTAMP WITH TIME ZONE";
+      }
+    }
+    if (is("[")) return not_yet(peek(), "a list type");
+    return result;
+  }
+
+  Status parse_type_modifiers(const Token& name, ast::TypeName& result) {
+    next();
+    std::vector<int> numbers;
+    std::vector<size_t> offsets;
+    do {
+      if (peek().kind != TokenKind::kNumber || peek().text.size() > 9 ||
+          peek().text.find_first_not_of("0123456789") != std::string::npos) {
+        return unexpected("a whole number in a type's parentheses");
+      }
+      offsets.push_back(peek().offset);
+      numbers.push_back(std::stoi(next().text));
+    } while (accept(","));
+    MILLSTREAM_TRY(expect(")", "',' or ')'"));
+    if (expr::is_decimal_type(*result.type)) {
+      const int precision = numbers[0];
+      const int scale = numbers.size() > 1 ? numbers[1] : 0;
+      if (numbers.size() > 2) return source_.error(offsets[2], "DECIMAL has a width and a scale, no more");
+      if (precision < 1 || precision > 38)
+        return source_.error(offsets[0], "the width of a DECIMAL lies between 1 and 38");
+      if (scale > precision) return source_.error(offsets[1], "the scale of a DECIMAL is at most its width");
+      result.type = expr::decimal_type(precision, scale);
+      result.text = fmt::format("DECIMAL({}, {})", precision, scale);
+      return Status::OK();
+    }
+    if (expr::is_string_type(*result.type) && numbers.size() == 1) {
+      // As in DuckDB a length is allowed and means nothing.
+      result.text += fmt::format("({})", numbers[0]);
+      return Status::OK();
+    }
+    return source_.error(offsets[0], fmt::format("the type {} takes nothing in parentheses", name.text));
+  }
+
+  const SourceText& source_;
+  std::vector<Token> tokens_;
+  size_t at_ = 0;
+  size_t alias_at_ = SIZE_MAX;  // the last alias without AS, perhaps a misspelt keyword
+  int nesting_ = 0;
+  bool seen_where_ = false;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<ast::Query>> parse_query(const SourceText& source) {
+  MILLSTREAM_ASSIGN(auto tokens, tokenize(source));
+  return Parser(source, std::move(tokens)).query_text();
+}
+
+Result<ast::ExprPtr> parse_expression(const SourceText& source) {
+  MILLSTREAM_ASSIGN(auto tokens, tokenize(source));
+  return Parser(source, std::move(tokens)).expression_text();
+}
+
+}  // namespace millstream::sql

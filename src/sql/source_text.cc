@@ -1,0 +1,83 @@
+#include "sql/source_text.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace millstream::sql {
+namespace {
+
+// Wider lines are cut in messages: a query may well be one line of thousands of characters.
+constexpr size_t kMaxShown = 120;
+constexpr size_t kShownBefore = 70;
+
+bool is_continuation_byte(char c) {
+  return (static_cast<unsigned char>(c) & 0xC0) == 0x80;
+}
+
+// The line as characters, each a slice of its bytes.
+std::vector<std::string_view> characters(std::string_view line) {
+  std::vector<std::string_view> result;
+  for (size_t begin = 0; begin < line.size();) {
+    size_t end = begin + 1;
+    while (end < line.size() && is_continuation_byte(line[end])) ++end;
+    result.push_back(line.substr(begin, end - begin));
+    begin = end;
+  }
+  return result;
+}
+
+}  // namespace
+
+expr::QueryPosition SourceText::position(size_t offset) const {
+  offset = std::min(offset, text_.size());
+  expr::QueryPosition result{1, 1};
+  for (size_t i = 0; i < offset; ++i) {
+    if (text_[i] == '\n') {
+      ++result.line;
+      result.column = 1;
+    } else if (!is_continuation_byte(text_[i])) {
+      ++result.column;
+    }
+  }
+  return result;
+}
+
+Status SourceText::error(size_t offset, std::string_view message) const {
+  offset = std::min(offset, text_.size());
+  // An error at the end of the text points behind the last thing written, not at a blank line below it.
+  if (text_.find_first_not_of(" \t\r\n", offset) == std::string::npos) {
+    const size_t last = text_.find_last_not_of(" \t\r\n");
+    offset = std::min(offset, last == std::string::npos ? 0 : last + 1);
+  }
+  const expr::QueryPosition where = position(offset);
+  const size_t begin = offset == 0 ? 0 : text_.rfind('\n', offset - 1) + 1;  // npos + 1 is 0
+  size_t end = text_.find('\n', offset);
+  if (end == std::string::npos) end = text_.size();
+  if (end > begin && text_[end - 1] == '\r') --end;
+
+  const std::vector<std::string_view> line = characters(std::string_view(text_).substr(begin, end - begin));
+  const size_t column = static_cast<size_t>(where.column) - 1;
+  size_t first = 0;
+  size_t last = line.size();
+  if (line.size() > kMaxShown) {
+    first = column > kShownBefore ? column - kShownBefore : 0;
+    last = std::min(line.size(), first + kMaxShown);
+  }
+  std::string shown = first > 0 ? "…" : "";
+  std::string caret = first > 0 ? " " : "";
+  for (size_t i = first; i < last; ++i) {
+    shown += line[i];
+    if (i < column) caret += line[i] == "\t" ? '\t' : ' ';
+  }
+  if (last < line.size()) shown += "…";
+  return query_error("{}, line {}, column {}: {}\n{}\n{}^", name_, where.line, where.column, message, shown,
+                     caret);
+}
+
+Status SourceText::place(const Status& status, size_t offset) const {
+  if (status.ok() || error_category(status) != ErrorCategory::kQuery) return status;
+  if (status.message().find("\n") != std::string::npos) return status;
+  return error(offset, status.message());
+}
+
+}  // namespace millstream::sql

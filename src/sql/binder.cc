@@ -1,0 +1,522 @@
+#include "sql/binder.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include <arrow/util/decimal.h>
+
+#include "base/nearest_name.h"
+#include "expr/function.h"
+#include "expr/type.h"
+#include "sql/interval_literal.h"
+#include "sql/lexer.h"
+#include "sql/parser.h"
+
+namespace millstream::sql {
+namespace {
+
+using ast::Expr;
+using ast::ExprKind;
+
+// Functions whose value is another one at every run: batches could not be made again.
+constexpr std::array kVolatile = std::to_array<std::string_view>({
+    "random",
+    "rand",
+    "uuid",
+    "gen_random_uuid",
+    "uuidv4",
+    "uuidv7",
+    "setseed",
+    "now",
+    "today",
+    "current_date",
+    "current_time",
+    "current_timestamp",
+    "get_current_time",
+    "get_current_timestamp",
+    "localtime",
+    "localtimestamp",
+    "transaction_timestamp",
+    "nextval",
+    "currval",
+    "txid_current",
+});
+
+constexpr std::array kAggregates = std::to_array<std::string_view>({
+    "any_value",
+    "approx_count_distinct",
+    "approx_quantile",
+    "arg_max",
+    "arg_min",
+    "array_agg",
+    "avg",
+    "bit_and",
+    "bit_or",
+    "bit_xor",
+    "bool_and",
+    "bool_or",
+    "corr",
+    "count",
+    "count_if",
+    "countif",
+    "count_star",
+    "covar_pop",
+    "covar_samp",
+    "entropy",
+    "favg",
+    "first",
+    "fsum",
+    "geomean",
+    "group_concat",
+    "histogram",
+    "kurtosis",
+    "last",
+    "list",
+    "listagg",
+    "mad",
+    "max",
+    "max_by",
+    "mean",
+    "median",
+    "min",
+    "min_by",
+    "mode",
+    "product",
+    "quantile",
+    "quantile_cont",
+    "quantile_disc",
+    "regr_slope",
+    "regr_r2",
+    "regr_intercept",
+    "sem",
+    "skewness",
+    "stddev",
+    "stddev_pop",
+    "stddev_samp",
+    "string_agg",
+    "sum",
+    "sumkahan",
+    "var_pop",
+    "var_samp",
+    "variance",
+    "row_number",
+    "rank",
+    "dense_rank",
+    "lag",
+    "lead",
+    "ntile",
+});
+
+template <size_t N>
+bool contains(const std::array<std::string_view, N>& names, std::string_view name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+Status volatile_error(const SourceText& source, size_t offset, const std::string& name) {
+  return source.error(
+      offset, fmt::format("{} gives another value at every run, and the rows of a query must be the same "
+                          "at every run",
+                          name));
+}
+
+class Binder {
+ public:
+  Binder(const Scope& scope, const SourceText& source) : scope_(scope), source_(source) {}
+
+  Result<expr::ExprPtr> bind(const Expr& e) {
+    switch (e.kind) {
+      case ExprKind::kNull:
+        return literal(std::make_shared<arrow::NullScalar>(), e);
+      case ExprKind::kBoolean:
+        return literal(std::make_shared<arrow::BooleanScalar>(e.text == "true"), e);
+      case ExprKind::kNumber:
+        return number(e);
+      case ExprKind::kString:
+        return literal(std::make_shared<arrow::StringScalar>(e.text), e);
+      case ExprKind::kBlob:
+        return literal(std::make_shared<arrow::BinaryScalar>(arrow::Buffer::FromString(e.text)), e);
+      case ExprKind::kInterval:
+        return interval(e);
+      case ExprKind::kColumn:
+        return scope_.column(e, source_);
+      case ExprKind::kUnary: {
+        MILLSTREAM_ASSIGN(auto argument, bind(*e.arguments[0]));
+        if (e.text == "+" && expr::is_numeric_type(*argument->type)) return argument;
+        return call(e.text, {std::move(argument)}, e);
+      }
+      case ExprKind::kBinary:
+        return binary(e);
+      case ExprKind::kAnd:
+      case ExprKind::kOr: {
+        MILLSTREAM_ASSIGN(auto arguments, bind_all(e, 0));
+        return at(e, e.kind == ExprKind::kAnd ? expr::make_and(std::move(arguments), position(e))
+                                              : expr::make_or(std::move(arguments), position(e)));
+      }
+      case ExprKind::kCall:
+        return function(e);
+      case ExprKind::kCast:
+        return cast(e);
+      case ExprKind::kCase:
+        return case_when(e);
+      case ExprKind::kIn: {
+        MILLSTREAM_ASSIGN(auto arguments, bind_all(e, 0));
+        expr::ExprPtr value = arguments[0];
+        arguments.erase(arguments.begin());
+        return negate(e, at(e, expr::make_in(std::move(value), std::move(arguments), position(e))));
+      }
+      case ExprKind::kBetween: {
+        MILLSTREAM_ASSIGN(auto arguments, bind_all(e, 0));
+        MILLSTREAM_ASSIGN(auto low, call(">=", {arguments[0], arguments[1]}, e));
+        MILLSTREAM_ASSIGN(auto high, call("<=", {arguments[0], arguments[2]}, e));
+        return negate(e, at(e, expr::make_and({std::move(low), std::move(high)}, position(e))));
+      }
+      case ExprKind::kIsNull: {
+        MILLSTREAM_ASSIGN(auto argument, bind(*e.arguments[0]));
+        return call(e.negated ? "is_not_null" : "is_null", {std::move(argument)}, e);
+      }
+      case ExprKind::kIsTrue:
+        return is_true(e);
+    }
+    return bug_error("an expression of kind {} cannot be bound", static_cast<int>(e.kind));
+  }
+
+ private:
+  expr::QueryPosition position(const Expr& e) const { return source_.position(e.offset); }
+
+  // An error of the expression layer, given its place.
+  Result<expr::ExprPtr> at(const Expr& e, Result<expr::ExprPtr> result) const {
+    if (result.ok()) return result;
+    return source_.place(result.status(), e.offset);
+  }
+  Result<expr::ExprPtr> call(std::string_view name, std::vector<expr::ExprPtr> arguments,
+                             const Expr& e) const {
+    return at(e, expr::make_call(name, std::move(arguments), position(e)));
+  }
+  Result<expr::ExprPtr> literal(std::shared_ptr<arrow::Scalar> value, const Expr& e) const {
+    return expr::make_literal(std::move(value), position(e));
+  }
+  Result<expr::ExprPtr> negate(const Expr& e, Result<expr::ExprPtr> result) const {
+    if (!result.ok() || !e.negated) return result;
+    return call("not", {std::move(result).ValueUnsafe()}, e);
+  }
+  Result<std::vector<expr::ExprPtr>> bind_all(const Expr& e, size_t begin) {
+    std::vector<expr::ExprPtr> result;
+    result.reserve(e.arguments.size());
+    for (size_t i = begin; i < e.arguments.size(); ++i) {
+      MILLSTREAM_ASSIGN(auto argument, bind(*e.arguments[i]));
+      result.push_back(std::move(argument));
+    }
+    return result;
+  }
+
+  // An integer is the narrower of INTEGER and BIGINT that holds it, or HUGEINT (DECIMAL(38,0)); with a point
+  // it is a DECIMAL of just its digits; with an exponent DOUBLE.
+  Result<expr::ExprPtr> number(const Expr& e) {
+    const std::string& text = e.text;
+    const char* end = text.data() + text.size();
+    if (text.find('e') == std::string::npos) {
+      if (text.find('.') == std::string::npos) {
+        int64_t value = 0;
+        if (std::from_chars(text.data(), end, value).ec == std::errc()) {
+          if (value == static_cast<int32_t>(value)) {
+            return literal(std::make_shared<arrow::Int32Scalar>(static_cast<int32_t>(value)), e);
+          }
+          return literal(std::make_shared<arrow::Int64Scalar>(value), e);
+        }
+      }
+      arrow::Decimal128 value;
+      int32_t precision = 0;
+      int32_t scale = 0;
+      std::string digits = text;
+      if (digits.ends_with('.')) digits.pop_back();
+      const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+      const auto width = static_cast<int32_t>(std::ranges::count_if(digits, is_digit));
+      if (width <= 38 && arrow::Decimal128::FromString(digits, &value, &precision, &scale).ok()) {
+        const bool whole = text.find('.') == std::string::npos;
+        const auto type = expr::decimal_type(whole ? 38 : std::max(width, 1), scale);
+        return literal(std::make_shared<arrow::Decimal128Scalar>(value, type), e);
+      }
+      if (text.find('.') == std::string::npos) {
+        return source_.error(e.offset, "this number has more than 38 digits; write it as 1e40 for a DOUBLE");
+      }
+    }
+    double value = 0;
+    if (std::from_chars(text.data(), end, value).ec != std::errc()) {
+      return source_.error(e.offset, fmt::format("{} is out of the range of DOUBLE", text));
+    }
+    return literal(std::make_shared<arrow::DoubleScalar>(value), e);
+  }
+
+  Result<expr::ExprPtr> interval(const Expr& e) {
+    const Expr& quantity = *e.arguments[0];
+    std::optional<arrow::MonthDayNanoIntervalType::MonthDayNanos> value;
+    if (e.unit.empty()) {
+      value = parse_interval(quantity.text);
+      if (!value) {
+        return source_.error(quantity.offset,
+                             fmt::format("'{}' is no interval; one is written '3 days', '1 year 2 months' "
+                                         "or '01:30:00'",
+                                         quantity.text));
+      }
+    } else if (quantity.kind == ExprKind::kNumber || quantity.kind == ExprKind::kString) {
+      double number = 0;
+      const char* end = quantity.text.data() + quantity.text.size();
+      const auto parsed = std::from_chars(quantity.text.data(), end, number);
+      if (parsed.ec == std::errc() && parsed.ptr == end) value = make_interval(number, e.unit);
+      if (!value) {
+        return source_.error(quantity.offset, fmt::format("{} is no number of {}s that an interval can hold",
+                                                          ast::to_text(quantity), e.unit));
+      }
+    } else {
+      return computed_interval(e);
+    }
+    return literal(std::make_shared<arrow::MonthDayNanoIntervalScalar>(*value), e);
+  }
+
+  // INTERVAL (expression) DAY is to_days(expression), whole units below seconds excepted.
+  Result<expr::ExprPtr> computed_interval(const Expr& e) {
+    MILLSTREAM_ASSIGN(auto quantity, bind(*e.arguments[0]));
+    const bool fractional = e.unit == "second" || e.unit == "millisecond";
+    const bool small = e.unit == "hour" || e.unit == "minute" || e.unit == "microsecond";
+    MILLSTREAM_ASSIGN(quantity,
+                      at(e, expr::make_cast(std::move(quantity), arrow::float64(), false, position(e))));
+    if (!fractional) {
+      MILLSTREAM_ASSIGN(quantity, call("trunc", {std::move(quantity)}, e));
+      const expr::TypePtr type = small ? arrow::int64() : arrow::int32();
+      MILLSTREAM_ASSIGN(quantity, at(e, expr::make_cast(std::move(quantity), type, false, position(e))));
+    }
+    std::string plural = e.unit + "s";
+    if (e.unit == "century") plural = "centuries";
+    if (e.unit == "millennium") plural = "millennia";
+    return call("to_" + plural, {std::move(quantity)}, e);
+  }
+
+  Result<expr::ExprPtr> binary(const Expr& e) {
+    MILLSTREAM_ASSIGN(auto left, bind(*e.arguments[0]));
+    MILLSTREAM_ASSIGN(auto right, bind(*e.arguments[1]));
+    return negate(e, call(e.text, {std::move(left), std::move(right)}, e));
+  }
+
+  Result<expr::ExprPtr> function(const Expr& e) {
+    const std::string& name = e.text;
+    if (contains(kVolatile, name)) return volatile_error(source_, e.offset, name + "()");
+    if (expr::FunctionRegistry::instance().find(name) == nullptr && contains(kAggregates, name)) {
+      return source_.error(e.offset, fmt::format("the aggregate function {}() is not supported yet", name));
+    }
+    if (e.unit == "*") return source_.error(e.offset, fmt::format("{}(*) is no function", name));
+    MILLSTREAM_ASSIGN(auto arguments, bind_all(e, 0));
+    const auto expect_arguments = [&](size_t count, const char* form) -> Status {
+      if (arguments.size() == count) return Status::OK();
+      return source_.error(
+          e.offset, fmt::format("{} takes {} arguments, not {}: {}", name, count, arguments.size(), form));
+    };
+    if (name == "coalesce" || name == "ifnull") {
+      if (name == "ifnull") MILLSTREAM_TRY(expect_arguments(2, "ifnull(value, instead)"));
+      if (arguments.empty()) return source_.error(e.offset, "coalesce takes at least one argument");
+      return at(e, expr::make_coalesce(std::move(arguments), position(e)));
+    }
+    if (name == "if") {
+      MILLSTREAM_TRY(expect_arguments(3, "if(condition, then, else)"));
+      return at(e, expr::make_case({arguments[0], arguments[1]}, arguments[2], position(e)));
+    }
+    return call(name, std::move(arguments), e);
+  }
+
+  Result<expr::ExprPtr> cast(const Expr& e) {
+    MILLSTREAM_ASSIGN(auto operand, bind(*e.arguments[0]));
+    MILLSTREAM_ASSIGN(auto result,
+                      at(e, expr::make_cast(std::move(operand), e.type.type, e.try_cast, position(e))));
+    // DATE '2024-02-30' is wrong now, not at the first row. Integers and strings stay casts: as literals they
+    // would adapt to the types around them.
+    if (e.arguments[0]->kind != ExprKind::kString || expr::is_string_type(*e.type.type) ||
+        expr::is_integer_type(*e.type.type)) {
+      return result;
+    }
+    const auto empty = arrow::RecordBatch::Make(arrow::schema(arrow::FieldVector{}), 1, arrow::ArrayVector{});
+    const auto value = expr::evaluate(*result, *empty);
+    if (!value.ok()) {
+      if (error_category(value.status()) == ErrorCategory::kBug) return value.status();
+      return source_.error(e.arguments[0]->offset, value.status().message());
+    }
+    MILLSTREAM_ASSIGN(auto scalar, (*value)->GetScalar(0));
+    return literal(std::move(scalar), e);
+  }
+
+  Result<expr::ExprPtr> case_when(const Expr& e) {
+    expr::ExprPtr operand;
+    size_t i = 0;
+    if (e.has_operand) {
+      MILLSTREAM_ASSIGN(operand, bind(*e.arguments[0]));
+      i = 1;
+    }
+    std::vector<expr::ExprPtr> arms;
+    const size_t end = e.arguments.size() - (e.has_else ? 1 : 0);
+    for (; i < end; i += 2) {
+      MILLSTREAM_ASSIGN(auto when, bind(*e.arguments[i]));
+      if (operand != nullptr) {
+        MILLSTREAM_ASSIGN(when, call("=", {operand, std::move(when)}, *e.arguments[i]));
+      }
+      MILLSTREAM_ASSIGN(auto then, bind(*e.arguments[i + 1]));
+      arms.push_back(std::move(when));
+      arms.push_back(std::move(then));
+    }
+    expr::ExprPtr otherwise;
+    if (e.has_else) {
+      MILLSTREAM_ASSIGN(otherwise, bind(*e.arguments.back()));
+    }
+    return at(e, expr::make_case(std::move(arms), std::move(otherwise), position(e)));
+  }
+
+  // x IS TRUE is never NULL.
+  Result<expr::ExprPtr> is_true(const Expr& e) {
+    MILLSTREAM_ASSIGN(auto argument, bind(*e.arguments[0]));
+    MILLSTREAM_ASSIGN(argument,
+                      at(e, expr::make_cast(std::move(argument), arrow::boolean(), false, position(e))));
+    if (e.text == "unknown") return call(e.negated ? "is_not_null" : "is_null", {std::move(argument)}, e);
+    MILLSTREAM_ASSIGN(auto value, literal(std::make_shared<arrow::BooleanScalar>(e.text == "true"), e));
+    return call(e.negated ? "is_distinct_from" : "is_not_distinct_from",
+                {std::move(argument), std::move(value)}, e);
+  }
+
+  const Scope& scope_;
+  const SourceText& source_;
+};
+
+}  // namespace
+
+void Scope::add_table(std::string name, std::shared_ptr<arrow::Schema> schema) {
+  const int first = tables_.empty() ? 0 : tables_.back().first_column + tables_.back().schema->num_fields();
+  tables_.push_back({std::move(name), std::move(schema), first});
+}
+
+std::vector<std::string> Scope::known_names(const std::string& table) const {
+  std::vector<std::string> names;
+  for (const Table& candidate : tables_) {
+    if (!table.empty() && !equals_ignoring_case(candidate.name, table)) continue;
+    for (const auto& field : candidate.schema->fields()) names.push_back(field->name());
+  }
+  if (items_ != nullptr && table.empty()) {
+    for (size_t i = 0; i < std::min(visible_items_, items_->size()); ++i) {
+      if (!(*items_)[i].alias.empty()) names.push_back((*items_)[i].alias);
+    }
+  }
+  return names;
+}
+
+// The column that is written so, else the one that differs in case alone.
+Result<expr::ExprPtr> Scope::find_in(const Table& table, const std::string& name, const Expr& reference,
+                                     const SourceText& source) const {
+  int found = -1;
+  for (int i = 0; i < table.schema->num_fields(); ++i) {
+    const std::string& field = table.schema->field(i)->name();
+    if (field == name) {
+      found = i;
+      break;
+    }
+    if (!equals_ignoring_case(field, name)) continue;
+    if (found >= 0) {
+      return source.error(reference.offset,
+                          fmt::format("'{}' may be the column '{}' or the column '{}'; write it as it is",
+                                      name, table.schema->field(found)->name(), field));
+    }
+    found = i;
+  }
+  if (found < 0) return nullptr;
+  return expr::make_column(table.first_column + found, *table.schema->field(found),
+                           source.position(reference.offset));
+}
+
+Result<expr::ExprPtr> Scope::alias(size_t item, const SourceText& source) const {
+  if (const auto known = bound_aliases_.find(item); known != bound_aliases_.end()) return known->second;
+  // An alias sees those before it, so chains of them end.
+  Scope earlier;
+  earlier.tables_ = tables_;
+  earlier.items_ = items_;
+  earlier.visible_items_ = item;
+  earlier.bound_aliases_ = bound_aliases_;
+  MILLSTREAM_ASSIGN(auto bound, bind_expression(*(*items_)[item].expression, earlier, source));
+  bound_aliases_.insert(earlier.bound_aliases_.begin(), earlier.bound_aliases_.end());
+  bound_aliases_.emplace(item, bound);
+  return bound;
+}
+
+Result<expr::ExprPtr> Scope::column(const Expr& reference, const SourceText& source) const {
+  const std::vector<std::string>& parts = reference.parts;
+  if (parts.size() == 1) {
+    const std::string& name = parts[0];
+    expr::ExprPtr found;
+    for (const Table& table : tables_) {
+      MILLSTREAM_ASSIGN(auto here, find_in(table, name, reference, source));
+      if (here == nullptr) continue;
+      if (found != nullptr)
+        return source.error(reference.offset,
+                            fmt::format("several tables have a column '{}'; write table.{}", name, name));
+      found = std::move(here);
+    }
+    if (found != nullptr) return found;
+    if (items_ != nullptr) {
+      for (size_t i = 0; i < items_->size(); ++i) {
+        const ast::SelectItem& item = (*items_)[i];
+        if (item.expression == nullptr || !equals_ignoring_case(item.alias, name)) continue;
+        if (i < visible_items_) return alias(i, source);
+        return source.error(
+            reference.offset,
+            fmt::format("'{}' is defined further on in the SELECT list; an item may use those before it",
+                        name));
+      }
+    }
+    if (contains(kVolatile, to_lower(name))) return volatile_error(source, reference.offset, name);
+    return source.error(reference.offset,
+                        fmt::format("there is no column '{}'{}", name, name_hint(name, known_names(""))));
+  }
+  for (const Table& table : tables_) {
+    if (!equals_ignoring_case(table.name, parts[0])) continue;
+    if (parts.size() > 2)
+      return source.error(reference.offset, "taking a field of a struct is not supported yet");
+    MILLSTREAM_ASSIGN(auto found, find_in(table, parts[1], reference, source));
+    if (found != nullptr) return found;
+    return source.error(reference.offset,
+                        fmt::format("the table '{}' has no column '{}'{}", parts[0], parts[1],
+                                    name_hint(parts[1], known_names(table.name))));
+  }
+  for (const Table& table : tables_) {
+    MILLSTREAM_ASSIGN(auto found, find_in(table, parts[0], reference, source));
+    if (found != nullptr)
+      return source.error(reference.offset, "taking a field of a struct is not supported yet");
+  }
+  std::vector<std::string> names;
+  for (const Table& table : tables_) {
+    if (!table.name.empty()) names.push_back(table.name);
+  }
+  return source.error(reference.offset,
+                      fmt::format("there is no table '{}'{}", parts[0], name_hint(parts[0], names)));
+}
+
+Result<expr::ExprPtr> bind_expression(const Expr& expression, const Scope& scope, const SourceText& source) {
+  return Binder(scope, source).bind(expression);
+}
+
+Result<expr::ExprPtr> bind_predicate(const Expr& expression, const Scope& scope, const SourceText& source) {
+  MILLSTREAM_ASSIGN(auto bound, bind_expression(expression, scope, source));
+  if (bound->type->id() == arrow::Type::BOOL) return bound;
+  if (!expr::is_numeric_type(*bound->type) && !expr::is_null_type(*bound->type)) {
+    return source.error(expression.offset,
+                        fmt::format("WHERE needs a condition, which is BOOLEAN; this is {}",
+                                    expr::sql_type_name(*bound->type)));
+  }
+  auto cast = expr::make_cast(std::move(bound), arrow::boolean(), false, source.position(expression.offset));
+  if (cast.ok()) return cast;
+  return source.place(cast.status(), expression.offset);
+}
+
+Result<expr::ExprPtr> bind_text(const std::string& text, const std::shared_ptr<arrow::Schema>& schema,
+                                const std::string& name) {
+  const SourceText source(name, text);
+  MILLSTREAM_ASSIGN(auto parsed, parse_expression(source));
+  Scope scope;
+  scope.add_table("", schema);
+  return bind_expression(*parsed, scope, source);
+}
+
+}  // namespace millstream::sql

@@ -1,0 +1,59 @@
+#pragma once
+// Gives the names in an expression their meaning: columns of a scope, functions of the library, types. What
+// is bound is an expr::Expression; errors point into the query's text.
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sql/ast.h"
+#include "sql/source_text.h"
+
+namespace millstream::sql {
+
+/// What names mean in a clause: the columns of FROM, and aliases of the SELECT list. Column indices are those
+/// of the concatenated schemas. A column of FROM hides an alias of the same name, as in DuckDB.
+class Scope {
+ public:
+  /// `name` is what qualifies the columns (t.col); empty: nothing does.
+  void add_table(std::string name, std::shared_ptr<arrow::Schema> schema);
+  /// Outputs of the SELECT list that may be used by their names; an alias sees those before it. `items`
+  /// outlives the scope.
+  void set_aliases(const std::vector<ast::SelectItem>* items) { items_ = items; }
+  /// Only the first `count` items of the SELECT list are visible (all by default).
+  void set_visible_aliases(size_t count) { visible_items_ = count; }
+
+  struct Table {
+    std::string name;
+    std::shared_ptr<arrow::Schema> schema;
+    int first_column = 0;
+  };
+  const std::vector<Table>& tables() const { return tables_; }
+
+  /// Binds a column reference; null where there is no such column.
+  Result<expr::ExprPtr> column(const ast::Expr& reference, const SourceText& source) const;
+
+ private:
+  std::vector<std::string> known_names(const std::string& table) const;
+  Result<expr::ExprPtr> find_in(const Table& table, const std::string& name, const ast::Expr& reference,
+                                const SourceText& source) const;
+  Result<expr::ExprPtr> alias(size_t item, const SourceText& source) const;
+
+  std::vector<Table> tables_;
+  const std::vector<ast::SelectItem>* items_ = nullptr;
+  size_t visible_items_ = SIZE_MAX;
+  mutable std::map<size_t, expr::ExprPtr> bound_aliases_;
+};
+
+Result<expr::ExprPtr> bind_expression(const ast::Expr& expression, const Scope& scope,
+                                      const SourceText& source);
+/// For WHERE: a boolean; numbers are true where they are not zero.
+Result<expr::ExprPtr> bind_predicate(const ast::Expr& expression, const Scope& scope,
+                                     const SourceText& source);
+
+/// Parses and binds an expression over the columns of `schema`. `name` is what messages call the text.
+Result<expr::ExprPtr> bind_text(const std::string& text, const std::shared_ptr<arrow::Schema>& schema,
+                                const std::string& name);
+
+}  // namespace millstream::sql

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "base/status.h"
+
 namespace millstream::train {
 
 struct ModelConfig {
@@ -22,5 +24,9 @@ struct TrainConfig {
   uint64_t seed = 0;
   std::string precision = "float32";  ///< float32, float64
 };
+
+/// Usage errors naming the recipe's key, the value, and what it can be.
+Status validate(const ModelConfig& config);
+Status validate(const TrainConfig& config);
 
 }  // namespace millstream::train

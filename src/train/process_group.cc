@@ -33,7 +33,7 @@ comm::DataType data_type(const at::Tensor& tensor) {
       C10_THROW_ERROR(TypeError,
                       fmt::format("millstream: tensors of type {} can't be sent; the types are float, "
                                   "double, half, bfloat16, int8 to int64, uint8 and bool",
-                                  c10::toString(tensor.scalar_type())));
+                                  std::string(c10::toString(tensor.scalar_type()))));
   }
 }
 
@@ -45,7 +45,7 @@ comm::ReduceOp reduce_op(const c10d::ReduceOp& op, const at::Tensor& tensor, con
       return is_bool ? comm::ReduceOp::kMax : comm::ReduceOp::kSum;
     case c10d::ReduceOp::AVG:
       TORCH_CHECK_TYPE(is_floating, "millstream ", operation, ": AVG needs a floating-point type, not ",
-                       c10::toString(tensor.scalar_type()));
+                       std::string(c10::toString(tensor.scalar_type())));
       return comm::ReduceOp::kSum;
     case c10d::ReduceOp::PRODUCT:
       return is_bool ? comm::ReduceOp::kMin : comm::ReduceOp::kProduct;
@@ -58,7 +58,7 @@ comm::ReduceOp reduce_op(const c10d::ReduceOp& op, const at::Tensor& tensor, con
     case c10d::ReduceOp::BXOR:
       TORCH_CHECK_TYPE(!is_floating, "millstream ", operation,
                        ": bitwise reductions need an integer type, not ",
-                       c10::toString(tensor.scalar_type()));
+                       std::string(c10::toString(tensor.scalar_type())));
       return op.op_ == c10d::ReduceOp::BAND  ? comm::ReduceOp::kBitAnd
              : op.op_ == c10d::ReduceOp::BOR ? comm::ReduceOp::kBitOr
                                              : comm::ReduceOp::kBitXor;

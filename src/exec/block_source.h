@@ -2,7 +2,8 @@
 // Runs a pipeline (scan, filter, project) block by block: what the survey, the loader and predict read from.
 //
 // 1. A block's surviving rows are a function of the files and the query alone.
-// 2. open() and the streams of different entry points may be used by several threads at once; one stream by one.
+// 2. open() and the streams of different entry points may be used by several threads at once; one stream by
+// one.
 // 3. Errors name file, row group, column where there is one, and the row in the file, and carry the position.
 
 #include <memory>
@@ -15,10 +16,10 @@ namespace millstream::exec {
 
 /// The rows of one block that survived the filter.
 struct BlockRows {
-  int block = 0;                              ///< index over the whole table
-  int64_t first_row = 0;                      ///< of the block, in its file
-  int64_t rows_read = 0;                      ///< before the filter
-  std::shared_ptr<arrow::RecordBatch> rows;   ///< the pipeline's outputs
+  int block = 0;                             ///< index over the whole table
+  int64_t first_row = 0;                     ///< of the block, in its file
+  int64_t rows_read = 0;                     ///< before the filter
+  std::shared_ptr<arrow::RecordBatch> rows;  ///< the pipeline's outputs
   /// For each surviving row its place in the block, ascending; empty when all survived.
   std::vector<int32_t> selection;
   /// Row in the file of surviving row i.

@@ -3,19 +3,19 @@
 // distributions, for demonstrations, tests and benchmarks. A value depends on the seed, the file and the row
 // alone, so equal arguments give equal tables whoever writes which file.
 
-#include <arrow/api.h>
-
 #include <cstdint>
 #include <string>
+
+#include <arrow/api.h>
 
 #include "base/status.h"
 
 namespace millstream::exec {
 
 struct HvfhvOptions {
-  int64_t rows = 0;        ///< of all files together; they differ by one row at most
-  int files = 1;           ///< one a month, from 2022-01 on
-  std::string directory;   ///< made where it is missing
+  int64_t rows = 0;       ///< of all files together; they differ by one row at most
+  int files = 1;          ///< one a month, from 2022-01 on
+  std::string directory;  ///< made where it is missing
   uint64_t seed = 0;
   int threads = 1;
   bool overwrite = false;  ///< false: an existing file is an error, found before anything is written
@@ -28,8 +28,8 @@ std::string hvfhv_file_name(int file);
 /// Rows of file `file`.
 int64_t hvfhv_file_rows(const HvfhvOptions& options, int file);
 /// Rows [first_row, first_row + rows) of file `file`.
-Result<std::shared_ptr<arrow::RecordBatch>> hvfhv_batch(const HvfhvOptions& options, int file, int64_t first_row,
-                                                        int64_t rows);
+Result<std::shared_ptr<arrow::RecordBatch>> hvfhv_batch(const HvfhvOptions& options, int file,
+                                                        int64_t first_row, int64_t rows);
 
 /// Checks the options and the target directory (usage and file errors).
 Status check_hvfhv_options(const HvfhvOptions& options);

@@ -1,18 +1,18 @@
 #pragma once
-// Writes record batches to one Parquet file, atomically: the rows go to a temporary file beside the target, which
-// is synced and renamed when it is complete. Whatever happens before leaves no target and no temporary.
-
-#include <arrow/api.h>
+// Writes record batches to one Parquet file, atomically: the rows go to a temporary file beside the target,
+// which is synced and renamed when it is complete. Whatever happens before leaves no target and no temporary.
 
 #include <memory>
 #include <string>
+
+#include <arrow/api.h>
 
 #include "base/status.h"
 
 namespace millstream::exec {
 
 struct ParquetWriteOptions {
-  bool overwrite = false;                    ///< false: an existing target is an error
+  bool overwrite = false;                     ///< false: an existing target is an error
   int64_t row_group_rows = int64_t{1} << 20;  ///< rows of a row group at most
 };
 
@@ -40,8 +40,8 @@ class ParquetFileWriter {
   std::unique_ptr<State> state_;
 };
 
-/// An error when `path` exists and must not be replaced, or its folder is missing or not writable. For refusing
-/// a job before the work is done.
+/// An error when `path` exists and must not be replaced, or its folder is missing or not writable. For
+/// refusing a job before the work is done.
 Status check_output_path(const std::string& path, bool overwrite);
 
 }  // namespace millstream::exec

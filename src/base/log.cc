@@ -1,7 +1,9 @@
 #include "base/log.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <mutex>
 #include <string>
 
@@ -20,10 +22,16 @@ Log& log() {
   return *log;
 }
 
-bool is_terminal() {
-  static const bool terminal = isatty(STDERR_FILENO);
-  return terminal;
+int terminal_columns() {
+  if (isatty(STDERR_FILENO)) {
+    winsize size{};
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+  }
+  const char* columns = std::getenv("MILLSTREAM_TERMINAL_COLUMNS");
+  return columns ? std::atoi(columns) : 0;
 }
+
+bool is_terminal() { return status_line_columns() > 0; }
 
 void write_all(std::string_view text) {
   while (!text.empty()) {
@@ -40,6 +48,11 @@ void print_line(std::string_view prefix, std::string_view text) {
 }
 
 }  // namespace
+
+int status_line_columns() {
+  static const int columns = terminal_columns();
+  return columns;
+}
 
 void set_log(bool speaker, bool quiet) {
   std::lock_guard lock(log().mutex);

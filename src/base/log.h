@@ -23,8 +23,12 @@ void notice_f(fmt::format_string<A...> format, A&&... args) {
 /// "millstream: warning: <text>", also with --quiet.
 void warning(std::string_view text);
 
-/// Replaces the one transient status line at the bottom of a terminal ("" removes it). Does nothing when
-/// standard error is no terminal.
+/// Columns of the terminal that standard error is, 0 where it is none. A rank's standard error is a pipe to its
+/// launcher; our supervisor tells its ranks of its terminal in $MILLSTREAM_TERMINAL_COLUMNS.
+int status_line_columns();
+
+/// Replaces the one transient status line at the bottom of a terminal ("" removes it). Does nothing where
+/// status_line_columns() is 0.
 void set_status_line(std::string_view text);
 
 }  // namespace millstream

@@ -3,7 +3,6 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <mutex>
 #include <string>
 
@@ -23,12 +22,9 @@ Log& log() {
 }
 
 int terminal_columns() {
-  if (isatty(STDERR_FILENO)) {
-    winsize size{};
-    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-  }
-  const char* columns = std::getenv("MILLSTREAM_TERMINAL_COLUMNS");
-  return columns ? std::atoi(columns) : 0;
+  if (!isatty(STDERR_FILENO)) return 0;
+  winsize size{};
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
 bool is_terminal() { return status_line_columns() > 0; }

@@ -23,8 +23,7 @@ void notice_f(fmt::format_string<A...> format, A&&... args) {
 /// "millstream: warning: <text>", also with --quiet.
 void warning(std::string_view text);
 
-/// Columns of the terminal that standard error is, 0 where it is none. A rank's standard error is a pipe to its
-/// launcher; our supervisor tells its ranks of its terminal in $MILLSTREAM_TERMINAL_COLUMNS.
+/// Columns of the terminal that standard error is, 0 where it is none.
 int status_line_columns();
 
 /// Replaces the one transient status line at the bottom of a terminal ("" removes it). Does nothing where

@@ -124,7 +124,7 @@ std::string command_title(const CLI::App& command) {
 }
 
 /// CLI11's complaint in our words.
-Status usage_status(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& left_over) {
+Status usage_status(const CLI::App& app, std::string what, const std::vector<std::string>& left_over) {
   const CLI::App& command = *named_command(app);
   const std::string title = command_title(command);
   const auto commands = command_names(command);
@@ -139,7 +139,6 @@ Status usage_status(const CLI::App& app, const CLI::ParseError& error, const std
   }
   if (!commands.empty()) return usage_error("which command? {}; see {} --help", fmt::join(commands, ", "), title);
   // What remains speaks of one option: a missing one, a missing value. CLI11 puts its name first.
-  std::string what = error.what();
   const std::string missing = " is required";
   if (what.size() > missing.size() && what.compare(what.size() - missing.size(), missing.size(), missing) == 0) {
     what.resize(what.size() - missing.size());
@@ -254,14 +253,14 @@ Result<Options> parse_command_line(int argc, char** argv) {
     while (!options.text.empty() && options.text.front() == '\n') options.text.erase(0, 1);
     return options;
   } catch (const CLI::ParseError& error) {
-    return usage_status(app, error, app.remaining(true));
+    return usage_status(app, error.what(), app.remaining(true));
   }
   if (version) {
     options.text = version_text() + "\n";
     return options;
   }
   if (app.get_subcommands().empty()) {
-    if (argc > 1) return usage_status(app, CLI::ParseError("", "", 2), app.remaining(true));
+    if (argc > 1) return usage_status(app, "", app.remaining(true));
     options.text = app.help();
     return options;
   }

@@ -148,13 +148,13 @@ struct Key {
 };
 
 std::string show_number(double x) { return fmt::format("{}", x); }
-std::string quoted(std::string_view text) { return fmt::format("\"{}\"", text); }
+std::string in_quotes(std::string_view text) { return fmt::format("\"{}\"", text); }
 
 /// Accessors give the place in a Recipe that a key sets.
 template <class Accessor>
 Key text_key(std::string table, std::string name, bool required, Accessor place, std::string type, std::string doc) {
   Key key{std::move(table), std::move(name), type, std::move(doc), nullptr, nullptr};
-  if (!required) key.show = [place](const Recipe& r) { return quoted(place(const_cast<Recipe&>(r))); };
+  if (!required) key.show = [place](const Recipe& r) { return in_quotes(place(const_cast<Recipe&>(r))); };
   key.read = [place, type](ReadContext& context, const Value& value, Recipe& recipe) -> Status {
     MILLSTREAM_ASSIGN(std::string text, read_text(context, value, type));
     if (std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isspace(c); }))
@@ -208,12 +208,12 @@ Key choice_key(std::string table, std::string name, Accessor place, std::vector<
   for (size_t i = 0; i < choices.size(); ++i) {
     words.push_back(choices[i].first);
     if (i > 0) type += i + 1 == choices.size() ? " or " : ", ";
-    type += quoted(choices[i].first);
+    type += in_quotes(choices[i].first);
   }
   Key key{std::move(table), std::move(name), type, std::move(doc), nullptr, nullptr};
   key.show = [place, choices](const Recipe& r) {
     for (const auto& [word, meaning] : choices)
-      if (place(const_cast<Recipe&>(r)) == meaning) return quoted(word);
+      if (place(const_cast<Recipe&>(r)) == meaning) return in_quotes(word);
     return std::string("?");
   };
   key.read = [place, choices, words, type](ReadContext& context, const Value& value, Recipe& recipe) -> Status {
@@ -252,33 +252,6 @@ std::string trimmed(std::string_view text) {
   return std::string(text);
 }
 
-/// "name" or "name(argument, ...)".
-Result<features::StepSpec> parse_step(const std::string& text, const Value& value) {
-  const auto malformed = [&] {
-    return usage_error("{}: {} is \"{}\"; a step is written name or name(argument, ...), such as fill_null(mean)",
-                       value.where, value.key, text);
-  };
-  features::StepSpec step;
-  const std::string all = trimmed(text);
-  const size_t open = all.find('(');
-  step.name = trimmed(std::string_view(all).substr(0, open));
-  const bool name_ok = !step.name.empty() && std::all_of(step.name.begin(), step.name.end(), [](unsigned char c) {
-    return std::isalnum(c) || c == '_';
-  });
-  if (!name_ok) return malformed();
-  if (open == std::string::npos) return step;
-  if (all.back() != ')' || all.find_first_of("()", open + 1) != all.size() - 1) return malformed();
-  const std::string inside = all.substr(open + 1, all.size() - open - 2);
-  if (trimmed(inside).empty()) return step;
-  for (size_t begin = 0; begin <= inside.size();) {
-    const size_t comma = std::min(inside.find(',', begin), inside.size());
-    step.arguments.push_back(trimmed(std::string_view(inside).substr(begin, comma - begin)));
-    if (step.arguments.back().empty()) return malformed();
-    begin = comma + 1;
-  }
-  return step;
-}
-
 features::FeatureSpec& last_feature(Recipe& recipe) { return recipe.data.features.back(); }
 
 Key columns_key() {
@@ -312,8 +285,9 @@ Key steps_key() {
     steps.clear();
     return read_list(value, type, [&](const Value& item) -> Status {
       MILLSTREAM_ASSIGN(const std::string text, read_text(context, item, "a step, such as \"standard_scale\""));
-      MILLSTREAM_ASSIGN(features::StepSpec step, parse_step(text, item));
-      steps.push_back(std::move(step));
+      auto step = features::parse_step(text);
+      if (!step.ok()) return with_context(step.status(), fmt::format("{}: {}", item.where, item.key));
+      steps.push_back(std::move(step).ValueUnsafe());
       return Status::OK();
     });
   };

@@ -10,7 +10,7 @@
 namespace millstream::cli {
 namespace {
 
-constexpr char kMinimal[] = R"([define]
+constexpr char kMinimal[] = R"toml([define]
 trips = "trips"
 files = "*.parquet"
 
@@ -21,7 +21,7 @@ target = "trip_miles"
 [[feature]]
 columns = ["tips", "tolls"]
 steps = ["fill_null( mean )", "standard_scale"]
-)";
+)toml";
 
 Result<Recipe> parse(const std::string& text, const std::vector<std::string>& settings = {}) {
   return parse_recipe(text, "/recipes/taxi.toml", settings, "/home/me");
@@ -194,8 +194,11 @@ TEST(RecipeError, WrongValuesSayWhatIsRight) {
   EXPECT_EQ(error_of(kMinimal, {"train.momentum=0.9"}),
             "recipe taxi.toml: train.momentum is 0.9, which only optimizer = \"sgd\" has; the optimizer is \"adam\"");
   EXPECT_EQ(error_of(with("[[feature]]\ncolumns = [\"a\"]\nsteps = [\"fill_null(\"]\n")),
-            "recipe taxi.toml, line 14, column 9: feature 2.steps[0] is \"fill_null(\"; a step is written name or "
-            "name(argument, ...), such as fill_null(mean)");
+            "recipe taxi.toml, line 14, column 9: feature 2.steps[0]: feature step 'fill_null(' has no closing "
+            "parenthesis");
+  EXPECT_EQ(error_of(with("[[feature]]\ncolumns = [\"a\"]\nsteps = [\"standard_scal\"]\n")),
+            "recipe taxi.toml, line 14, column 9: feature 2.steps[0]: unknown feature step 'standard_scal'; did you "
+            "mean 'standard_scale'?");
   EXPECT_EQ(error_of(with("[loader]\nwindow = [1]\n")),
             "recipe taxi.toml, line 13, column 10: loader.window is a list; it must be a whole number from 1 to "
             "1099511627776");

@@ -1,5 +1,6 @@
 #include "features/feature_spec.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 

@@ -183,14 +183,14 @@ Result<Options> parse_command_line(int argc, char** argv) {
         ->type_name("DIR");
   };
   const auto add_recipe = [&](CLI::App* command) {
-    command->add_option("recipe", options.recipe, "The recipe, a TOML file")->type_name("RECIPE")->required();
+    command->add_option("RECIPE", options.recipe, "The recipe, a TOML file")->type_name("")->required();
     command->add_option("--set", options.settings, "Set a key of the recipe, such as train.epochs=2; may be repeated")
         ->type_name("KEY=VALUE")->allow_extra_args(false);
     command->add_option("--limit-rows", raw.limit_rows, "Only the first N rows of each query")->type_name("N");
   };
   const auto add_inputs = [&](CLI::App* command) {
-    command->add_option("bundle", options.bundle, "The bundle folder that training left")->type_name("BUNDLE")->required();
-    command->add_option("inputs", options.inputs, "Files or globs, as the training query's FROM")->type_name("INPUT")->required();
+    command->add_option("BUNDLE", options.bundle, "The bundle folder that training left")->type_name("")->required();
+    command->add_option("INPUT", options.inputs, "Files or globs, as the training query's FROM")->type_name("")->required();
   };
   const auto add_command = [](CLI::App* parent, const char* name, const char* text) {
     CLI::App* command = parent->add_subcommand(name, text);
@@ -246,10 +246,9 @@ Result<Options> parse_command_line(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
     const CLI::App* command = named_command(app);
-    options.text = command->help("", CLI::AppFormatMode::Normal);
+    options.text = app.help();
     if (command == train || command == batches)
       options.text += "\nThe recipe's keys:\n\n" + recipe_reference_text();
-    if (command != &app) options.text += kFooter + std::string("\n");
     while (!options.text.empty() && options.text.front() == '\n') options.text.erase(0, 1);
     return options;
   } catch (const CLI::ParseError& error) {

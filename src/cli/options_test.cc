@@ -84,7 +84,7 @@ TEST(OptionsError, SlipsAreAnsweredWithTheNearestName) {
 }
 
 TEST(OptionsError, ValuesAndMissingArguments) {
-  EXPECT_EQ(error_of({"train"}), "millstream train: recipe is missing; see millstream train --help");
+  EXPECT_EQ(error_of({"train"}), "millstream train: RECIPE is missing; see millstream train --help");
   EXPECT_EQ(error_of({"train", "a", "b"}),
             "millstream train: the argument 'b' is one too many; see millstream train --help");
   EXPECT_EQ(error_of({"predict", "b", "i.parquet"}),

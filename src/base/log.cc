@@ -1,10 +1,10 @@
 #include "base/log.h"
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <mutex>
 #include <string>
+
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 namespace millstream {
 namespace {
@@ -27,7 +27,9 @@ int terminal_columns() {
   return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-bool is_terminal() { return status_line_columns() > 0; }
+bool is_terminal() {
+  return status_line_columns() > 0;
+}
 
 void write_all(std::string_view text) {
   while (!text.empty()) {
@@ -40,7 +42,8 @@ void write_all(std::string_view text) {
 void print_line(std::string_view prefix, std::string_view text) {
   std::lock_guard lock(log().mutex);
   const bool redraw = is_terminal() && !log().status_line.empty();
-  write_all(fmt::format("{}{}{}\n{}", redraw ? "\r\x1b[K" : "", prefix, text, redraw ? log().status_line : ""));
+  write_all(
+      fmt::format("{}{}{}\n{}", redraw ? "\r\x1b[K" : "", prefix, text, redraw ? log().status_line : ""));
 }
 
 }  // namespace

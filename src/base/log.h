@@ -3,9 +3,9 @@
 // speaker (rank 0) prints notices. Thread-safe; a line is written whole. A progress bar on a terminal is
 // cleared before a line and drawn again after it.
 
-#include <fmt/format.h>
-
 #include <string_view>
+
+#include <fmt/format.h>
 
 namespace millstream {
 

@@ -1,8 +1,5 @@
 #include "cli/commands.h"
 
-#include <arrow/api.h>
-#include <arrow/config.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
@@ -11,6 +8,9 @@
 #include <mutex>
 #include <thread>
 
+#include <arrow/api.h>
+#include <arrow/config.h>
+
 #include "base/cpu_share.h"
 #include "base/log.h"
 #include "base/progress.h"
@@ -18,6 +18,7 @@
 #include "cli/json_output.h"
 #include "cli/progress_display.h"
 #include "cli/recipe.h"
+#include "comm/supervisor.h"
 #include "comm/topology.h"
 #include "exec/file_catalog.h"
 #include "exec/hvfhv_generator.h"
@@ -59,7 +60,8 @@ class Summary {
 
 std::string metrics_text(const std::map<std::string, double>& metrics) {
   std::string text;
-  for (const auto& [name, value] : metrics) text += fmt::format("{}{} {:.6g}", text.empty() ? "" : ", ", name, value);
+  for (const auto& [name, value] : metrics)
+    text += fmt::format("{}{} {:.6g}", text.empty() ? "" : ", ", name, value);
   return text;
 }
 std::string metrics_json(const std::map<std::string, double>& metrics) {
@@ -81,7 +83,8 @@ Result<std::string> from_rank_0(comm::Job& job, const Result<std::string>& mine)
 /// Sums (or takes the largest of) a few numbers over the ranks, in place.
 Status over_ranks(comm::Job& job, std::vector<double>* numbers, comm::ReduceOp op) {
   if (job.size() == 1) return Status::OK();
-  return job.world().all_reduce(numbers->data(), static_cast<int64_t>(numbers->size()), comm::DataType::kDouble, op);
+  return job.world().all_reduce(numbers->data(), static_cast<int64_t>(numbers->size()),
+                                comm::DataType::kDouble, op);
 }
 
 Result<Session> make_session(const Options& options, comm::Job& job) {
@@ -164,12 +167,18 @@ Status run_train(Session& session) {
   if (!session.speaks()) return Status::OK();
   if (options.json) {
     JsonObject object;
-    object.add("rows", s.rows).add("rows_dropped", s.rows_dropped).add("steps", s.steps).add("epochs", s.epochs);
+    object.add("rows", s.rows)
+        .add("rows_dropped", s.rows_dropped)
+        .add("steps", s.steps)
+        .add("epochs", s.epochs);
     object.add("ranks", s.ranks).add("trainers", s.trainers).add("parameters", s.parameters);
     object.add("seconds_total", s.seconds_total).add("seconds_survey", s.seconds_survey);
-    object.add("seconds_to_first_batch", s.seconds_to_first_batch).add("seconds_training", s.seconds_training);
+    object.add("seconds_to_first_batch", s.seconds_to_first_batch)
+        .add("seconds_training", s.seconds_training);
     object.add("rows_per_second", s.rows_per_second).add("wait_fraction", s.wait_fraction);
-    object.add("loss_first", s.loss_first).add("loss_last", s.loss_last).add_json("valid", metrics_json(s.valid));
+    object.add("loss_first", s.loss_first)
+        .add("loss_last", s.loss_last)
+        .add_json("valid", metrics_json(s.valid));
     object.add("peak_rss_bytes", s.peak_rss_bytes).add("bundle", s.bundle).add("run", s.run);
     object.add("bottleneck", s.bottleneck);
     print_out(object.str() + "\n");
@@ -180,9 +189,10 @@ Status run_train(Session& session) {
             format_count(s.steps), recipe.loader.batch_size);
   if (s.rows_dropped > 0) text.line("dropped", "{} rows with nulls", format_count(s.rows_dropped));
   text.line("ranks", "{}, of which {} train", s.ranks, s.trainers);
-  text.line("seconds", "{:.2f} in all: survey {:.2f}, to the first batch {:.2f}, training {:.2f}", s.seconds_total,
-            s.seconds_survey, s.seconds_to_first_batch, s.seconds_training);
-  text.line("speed", "{} rows/s, {:.1f} % of it waiting for data", format_rate(s.rows_per_second), s.wait_fraction * 100);
+  text.line("seconds", "{:.2f} in all: survey {:.2f}, to the first batch {:.2f}, training {:.2f}",
+            s.seconds_total, s.seconds_survey, s.seconds_to_first_batch, s.seconds_training);
+  text.line("speed", "{} rows/s, {:.1f} % of it waiting for data", format_rate(s.rows_per_second),
+            s.wait_fraction * 100);
   text.line("loss", "{:.6g} at first, {:.6g} at last ({})", s.loss_first, s.loss_last, recipe.train.loss);
   if (!s.valid.empty()) text.line("valid", "{}", metrics_text(s.valid));
   text.line("memory", "{} at most a rank", format_bytes(s.peak_rss_bytes));
@@ -202,7 +212,8 @@ struct BatchCounts {
 Status draw_batches(const Session& session, loader::DataLoader& loader, BatchCounts* counts) {
   int64_t all_steps = 0, done = 0;
   for (const auto& pass : loader.passes())
-    all_steps += pass.kind == loader::PassKind::kTrain ? loader.steps_per_epoch() : loader.steps_per_validation();
+    all_steps +=
+        pass.kind == loader::PassKind::kTrain ? loader.steps_per_epoch() : loader.steps_per_validation();
   const bool first = session.roles.trainer_index(session.job.rank()) == 0;
   ProgressDisplay display(session.options.quiet || !first);
   while (true) {
@@ -248,7 +259,13 @@ Status run_batches(Session& session) {
   // The first trainer saw every batch; the others contribute their wait.
   const auto c = loader->counters();
   const double seconds = counts.first_ns ? static_cast<double>(end_ns - counts.first_ns) / 1e9 : 0;
-  std::vector<double> largest = {0, 0, 0, 0, 0, trainer >= 0 ? c.seconds_to_first_batch : 0, c.seconds_survey,
+  std::vector<double> largest = {0,
+                                 0,
+                                 0,
+                                 0,
+                                 0,
+                                 trainer >= 0 ? c.seconds_to_first_batch : 0,
+                                 c.seconds_survey,
                                  static_cast<double>(peak_rss_bytes())};
   if (trainer == 0) {
     largest[0] = static_cast<double>(counts.rows);
@@ -265,13 +282,15 @@ Status run_batches(Session& session) {
   const auto rows_valid = static_cast<int64_t>(largest[2]), batches_valid = static_cast<int64_t>(largest[3]);
   const double span = largest[4], to_first = largest[5];
   const double speed = span > 0 ? static_cast<double>(rows + rows_valid) / span : 0;
-  const double waiting = span + to_first > 0
-                             ? sums[0] / static_cast<double>(session.roles.trainers.size()) / (span + to_first)
-                             : 0;
+  const double waiting =
+      span + to_first > 0 ? sums[0] / static_cast<double>(session.roles.trainers.size()) / (span + to_first)
+                          : 0;
   if (options.json) {
     JsonObject object;
     object.add("rows", rows).add("batches", batches).add("rows_per_second", speed);
-    object.add("seconds_to_first_batch", to_first).add("rows_valid", rows_valid).add("batches_valid", batches_valid);
+    object.add("seconds_to_first_batch", to_first)
+        .add("rows_valid", rows_valid)
+        .add("batches_valid", batches_valid);
     object.add("rows_dropped", loader->survey().rows_dropped).add("epochs", options.epochs);
     object.add("ranks", job.size()).add("trainers", session.roles.trainers.size());
     object.add("seconds", span).add("seconds_survey", largest[6]).add("wait_fraction", waiting);
@@ -282,7 +301,8 @@ Status run_batches(Session& session) {
   Summary text;
   text.line("batches", "{} of {} rows: {} rows in {} epochs", format_count(batches), recipe.loader.batch_size,
             format_count(rows), options.epochs);
-  if (batches_valid > 0) text.line("valid", "{} batches, {} rows", format_count(batches_valid), format_count(rows_valid));
+  if (batches_valid > 0)
+    text.line("valid", "{} batches, {} rows", format_count(batches_valid), format_count(rows_valid));
   if (loader->survey().rows_dropped > 0)
     text.line("dropped", "{} rows with nulls", format_count(loader->survey().rows_dropped));
   text.line("ranks", "{}, of which {} take batches", job.size(), session.roles.trainers.size());
@@ -312,7 +332,9 @@ Status run_predict(Session& session) {
   const double seconds = static_cast<double>(monotonic_ns() - begin) / 1e9;
   if (!session.speaks()) return Status::OK();
   if (session.options.json)
-    print_out(JsonObject().add("rows", rows).add("seconds", seconds).add("output", session.options.output).str() + "\n");
+    print_out(
+        JsonObject().add("rows", rows).add("seconds", seconds).add("output", session.options.output).str() +
+        "\n");
   else
     print_out(Summary()
                   .line("predicted", "{} rows in {:.2f} s, {} rows/s", format_count(rows), seconds,
@@ -391,7 +413,8 @@ Status run_generate(Session& session) {
   int64_t bytes = 0;
   for (int file = 0; file < work.files; ++file) {
     std::error_code error;
-    const auto size = std::filesystem::file_size(std::filesystem::path(work.directory) / exec::hvfhv_file_name(file), error);
+    const auto size = std::filesystem::file_size(
+        std::filesystem::path(work.directory) / exec::hvfhv_file_name(file), error);
     if (!error) bytes += static_cast<int64_t>(size);
   }
   if (options.json)
@@ -401,11 +424,12 @@ Status run_generate(Session& session) {
                   .add("bytes", bytes)
                   .add("seconds", seconds)
                   .add("out", work.directory)
-                  .str() + "\n");
+                  .str() +
+              "\n");
   else
     print_out(Summary()
-                  .line("generated", "{} trips in {} files, {}, in {:.2f} s", format_count(work.rows), work.files,
-                        format_bytes(bytes), seconds)
+                  .line("generated", "{} trips in {} files, {}, in {:.2f} s", format_count(work.rows),
+                        work.files, format_bytes(bytes), seconds)
                   .line("folder", "{}", work.directory)
                   .text());
   return Status::OK();
@@ -424,7 +448,8 @@ Status run_info(Session& session) {
   if (!session.speaks()) return Status::OK();
   const auto memory_of = [&](int rank) {
     const auto sharing = static_cast<int64_t>(topology.host_ranks[topology.host_of_rank[rank]].size());
-    return session.options.memory_bytes > 0 ? session.options.memory_bytes : available_memory_bytes() * 7 / 10 / sharing;
+    return session.options.memory_bytes > 0 ? session.options.memory_bytes
+                                            : available_memory_bytes() * 7 / 10 / sharing;
   };
   const auto threads_of = [&](int rank) {
     return session.options.threads > 0 ? session.options.threads : topology.ranks[rank].threads;
@@ -436,7 +461,8 @@ Status run_info(Session& session) {
     for (int rank = 0; rank < job.size(); ++rank) {
       JsonArray devices;
       for (const auto& device : topology.ranks[rank].devices)
-        devices.add_json(JsonObject().add("index", device.index).add("name", device.name).add("uuid", device.uuid).str());
+        devices.add_json(
+            JsonObject().add("index", device.index).add("name", device.name).add("uuid", device.uuid).str());
       const int trainer = session.roles.trainer_index(rank);
       JsonObject object;
       object.add("rank", rank).add("host", topology.ranks[rank].host).add("threads", threads_of(rank));
@@ -446,21 +472,26 @@ Status run_info(Session& session) {
       ranks.add_json(object.str());
     }
     JsonObject versions;
-    versions.add("millstream", MILLSTREAM_VERSION).add("arrow", arrow).add("mpi_compiled", comm::mpi_version_compiled());
-    versions.add("mpi_running", comm::mpi_version_running()).add("torch", torch);
+    versions.add("millstream", MILLSTREAM_VERSION)
+        .add("arrow", arrow)
+        .add("mpi_compiled", comm::mpi_compiled_in());
+    versions.add("mpi_running", comm::mpi_library_version()).add("torch", torch);
     JsonObject object;
     object.add_json("hosts", hosts.str()).add_json("ranks", ranks.str()).add_json("versions", versions.str());
     print_out(object.str() + "\n");
     return Status::OK();
   }
-  std::string text = fmt::format("{:<6}{:<24}{:<9}{:<11}{:<9}{}\n", "rank", "host", "threads", "memory", "device", "does");
+  std::string text =
+      fmt::format("{:<6}{:<24}{:<9}{:<11}{:<9}{}\n", "rank", "host", "threads", "memory", "device", "does");
   for (int rank = 0; rank < job.size(); ++rank) {
     const int trainer = session.roles.trainer_index(rank);
     const bool feeds = session.roles.is_feeder(rank);
     const int device = trainer >= 0 ? session.roles.trainers[trainer].device : -1;
     text += fmt::format("{:<6}{:<24}{:<9}{:<11}{:<9}{}\n", rank, topology.ranks[rank].host, threads_of(rank),
                         format_bytes(memory_of(rank)), device >= 0 ? fmt::format("gpu {}", device) : "cpu",
-                        trainer >= 0 && feeds ? "trains, feeds" : trainer >= 0 ? "trains" : "feeds");
+                        trainer >= 0 && feeds ? "trains, feeds"
+                        : trainer >= 0        ? "trains"
+                                              : "feeds");
   }
   std::vector<std::string> seen;
   for (const auto& rank : topology.ranks)
@@ -472,8 +503,8 @@ Status run_info(Session& session) {
   text += "\n";
   Summary versions;
   versions.line("millstream", "{}", MILLSTREAM_VERSION).line("Arrow", "{}", arrow);
-  versions.line("MPI", "compiled with {}", comm::mpi_version_compiled());
-  versions.line("", "running {}", comm::mpi_version_running());
+  versions.line("MPI", "compiled with {}", comm::mpi_compiled_in());
+  versions.line("", "running {}", comm::mpi_library_version());
   versions.line("torch", "{}", library.ok() ? torch : "not there: " + library.status().message());
   print_out(text + versions.text());
   tell_roles(session);
@@ -486,7 +517,8 @@ Status run_command(const Options& options, comm::Job& job) {
   Status size;
   if (options.ranks > 0 && options.ranks != job.size())
     size = usage_error(
-        "--ranks {}, but the launcher that started this program runs {} of it; leave --ranks out under mpirun or srun",
+        "--ranks {}, but the launcher that started this program runs {} of it; leave --ranks out under "
+        "mpirun or srun",
         options.ranks, job.size());
   MILLSTREAM_TRY(job.agree(size));
   auto made = make_session(options, job);

@@ -17,12 +17,15 @@ class JsonObject {
  public:
   JsonObject& add(std::string_view key, std::string_view value) { return add_json(key, json_string(value)); }
   JsonObject& add(std::string_view key, const char* value) { return add_json(key, json_string(value)); }
-  JsonObject& add(std::string_view key, const std::string& value) { return add_json(key, json_string(value)); }
-  JsonObject& add(std::string_view key, std::same_as<bool> auto value) { return add_json(key, value ? "true" : "false"); }
+  JsonObject& add(std::string_view key, const std::string& value) {
+    return add_json(key, json_string(value));
+  }
+  JsonObject& add(std::string_view key, std::same_as<bool> auto value) {
+    return add_json(key, value ? "true" : "false");
+  }
   JsonObject& add(std::string_view key, double value) { return add_json(key, json_number(value)); }
   template <std::integral T>
-    requires(!std::same_as<T, bool>)
-  JsonObject& add(std::string_view key, T value) {
+  requires(!std::same_as<T, bool>) JsonObject& add(std::string_view key, T value) {
     return add_json(key, std::to_string(value));
   }
   /// `json` is a JSON value already.

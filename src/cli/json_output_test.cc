@@ -1,8 +1,8 @@
 #include "cli/json_output.h"
 
-#include <gtest/gtest.h>
-
 #include <limits>
+
+#include <gtest/gtest.h>
 
 namespace millstream::cli {
 namespace {
@@ -28,7 +28,11 @@ TEST(JsonOutput, KeysKeepTheirOrder) {
   JsonArray list;
   list.add_json("1").add_json("\"x\"");
   JsonObject object;
-  object.add("z", int64_t{3}).add("a", "text").add("flag", true).add_json("list", list.str()).add("half", 0.5);
+  object.add("z", int64_t{3})
+      .add("a", "text")
+      .add("flag", true)
+      .add_json("list", list.str())
+      .add("half", 0.5);
   EXPECT_EQ(object.str(), R"({"z": 3, "a": "text", "flag": true, "list": [1, "x"], "half": 0.5})");
 }
 

@@ -68,7 +68,8 @@ int end_without_job(const Status& status) {
 
 /// A recipe that can't be read is known before any rank is started.
 Status check_recipe(const cli::Options& options) {
-  if (options.command != cli::Command::kTrain && options.command != cli::Command::kBatches) return Status::OK();
+  if (options.command != cli::Command::kTrain && options.command != cli::Command::kBatches)
+    return Status::OK();
   MILLSTREAM_ASSIGN(const std::string text, cli::read_recipe_file(options.recipe));
   std::error_code error;
   const auto here = std::filesystem::current_path(error).string();
@@ -91,7 +92,11 @@ int run(int argc, char** argv) {
     if (launched_rank() == 0) std::fwrite(options.text.data(), 1, options.text.size(), stdout);
     return 0;
   }
-  const auto launch = comm::detect_launch();
+  const std::string mpi = comm::mpi_compiled_in();
+  const auto kind = mpi.starts_with("MPICH")      ? comm::MpiKind::kMpich
+                    : mpi.starts_with("Open MPI") ? comm::MpiKind::kOpenMpi
+                                                  : comm::MpiKind::kOther;
+  const auto launch = comm::detect_launch(comm::process_environment(), kind, mpi);
   if (!launch.ok()) return end_without_job(launch.status());
   if (options.ranks > 1 && !launch->mpi) {
     const Status recipe = check_recipe(options);
@@ -127,7 +132,7 @@ int main(int argc, char** argv) {
   comm::enter_rank_process();
   std::set_terminate(on_terminate);
   std::signal(SIGABRT, [](int) { _exit(70); });  // a failed check has said what it is
-  std::signal(SIGPIPE, SIG_IGN);                 // `millstream batches --digest | head` is no reason to die silently
+  std::signal(SIGPIPE, SIG_IGN);  // `millstream batches --digest | head` is no reason to die silently
   try {
     return run(argc, argv);
   } catch (const std::exception& e) {

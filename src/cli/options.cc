@@ -3,11 +3,11 @@
 
 #include "cli/options.h"
 
-#include <CLI/CLI.hpp>
-
 #include <charconv>
 #include <cmath>
 #include <limits>
+
+#include <CLI/CLI.hpp>
 
 #include "base/cpu_share.h"
 #include "base/nearest_name.h"
@@ -17,7 +17,8 @@ namespace millstream::cli {
 namespace {
 
 constexpr char kFooter[] =
-    "\nExit codes: 0 done; 1 the work failed; 2 command line, recipe or query; 3 data or files; 4 a lost rank or a\n"
+    "\nExit codes: 0 done; 1 the work failed; 2 command line, recipe or query; 3 data or files; 4 a lost "
+    "rank or a\n"
     "deadline; 70 a bug; 130 interrupted.";
 
 /// Option values as they were typed.
@@ -50,7 +51,8 @@ Status check_values(const Raw& raw, Options* options) {
   if (!raw.memory.empty()) {
     options->memory_bytes = parse_bytes(raw.memory);
     if (options->memory_bytes <= 0)
-      return usage_error("--memory {}: it must be a size in bytes, such as 512MiB, 4GiB or 2000000000", raw.memory);
+      return usage_error("--memory {}: it must be a size in bytes, such as 512MiB, 4GiB or 2000000000",
+                         raw.memory);
   }
   if (!raw.deadline.empty()) {
     char* end = nullptr;
@@ -119,7 +121,8 @@ const CLI::App* named_command(const CLI::App& app) {
 
 std::string command_title(const CLI::App& command) {
   std::string title = command.get_name();
-  for (const CLI::App* up = command.get_parent(); up; up = up->get_parent()) title = up->get_name() + " " + title;
+  for (const CLI::App* up = command.get_parent(); up; up = up->get_parent())
+    title = up->get_name() + " " + title;
   return title;
 }
 
@@ -134,13 +137,16 @@ Status usage_status(const CLI::App& app, std::string what, const std::vector<std
       const std::string name = argument.substr(0, argument.find('='));
       return usage_error("{} has no option {}{}", title, name, name_hint(name, option_names(command), 40));
     }
-    if (!commands.empty()) return usage_error("{} has no command {}{}", title, argument, name_hint(argument, commands));
+    if (!commands.empty())
+      return usage_error("{} has no command {}{}", title, argument, name_hint(argument, commands));
     return usage_error("{}: the argument '{}' is one too many; see {} --help", title, argument, title);
   }
-  if (!commands.empty()) return usage_error("which command? {}; see {} --help", fmt::join(commands, ", "), title);
+  if (!commands.empty())
+    return usage_error("which command? {}; see {} --help", fmt::join(commands, ", "), title);
   // What remains speaks of one option: a missing one, a missing value. CLI11 puts its name first.
   const std::string missing = " is required";
-  if (what.size() > missing.size() && what.compare(what.size() - missing.size(), missing.size(), missing) == 0) {
+  if (what.size() > missing.size() &&
+      what.compare(what.size() - missing.size(), missing.size(), missing) == 0) {
     what.resize(what.size() - missing.size());
     return usage_error("{}: {} is missing; see {} --help", title, what, title);
   }
@@ -149,7 +155,9 @@ Status usage_status(const CLI::App& app, std::string what, const std::vector<std
 
 }  // namespace
 
-std::string version_text() { return "millstream " MILLSTREAM_VERSION; }
+std::string version_text() {
+  return "millstream " MILLSTREAM_VERSION;
+}
 
 Result<Options> parse_command_line(int argc, char** argv) {
   Options options;
@@ -163,34 +171,55 @@ Result<Options> parse_command_line(int argc, char** argv) {
   app.get_formatter()->column_width(34);
 
   const auto add_common = [&](CLI::App* command) {
-    command->add_option("--ranks", raw.ranks, "Start so many ranks on this machine; default: join the launcher's "
-                        "(mpirun, srun), or one")->type_name("N");
-    command->add_option("--trainers", raw.trainers, "Ranks that hold a model and get batches: auto, all, a number, or "
-                        "a list such as 0,2")->type_name("T");
-    command->add_option("--threads", raw.threads, "Threads of each rank; default: its share of the cores")->type_name("N");
-    command->add_option("--memory", raw.memory, "Memory of each rank, such as 4GiB; default: 70 % of its share")
+    command
+        ->add_option("--ranks", raw.ranks,
+                     "Start so many ranks on this machine; default: join the launcher's "
+                     "(mpirun, srun), or one")
+        ->type_name("N");
+    command
+        ->add_option("--trainers", raw.trainers,
+                     "Ranks that hold a model and get batches: auto, all, a number, or "
+                     "a list such as 0,2")
+        ->type_name("T");
+    command->add_option("--threads", raw.threads, "Threads of each rank; default: its share of the cores")
+        ->type_name("N");
+    command
+        ->add_option("--memory", raw.memory, "Memory of each rank, such as 4GiB; default: 70 % of its share")
         ->type_name("SIZE");
-    command->add_option("--deadline", raw.deadline, "End the job when nothing moves for so many seconds; default 300")
+    command
+        ->add_option("--deadline", raw.deadline,
+                     "End the job when nothing moves for so many seconds; default 300")
         ->type_name("S");
     command->add_flag("--json", options.json, "One JSON object on standard output");
     command->add_flag("--quiet", options.quiet, "No progress and no notices");
   };
   const auto add_loading = [&](CLI::App* command) {
-    command->add_option("--transport", raw.transport, "How rows come to trainers on a host: auto, shared, messages")
+    command
+        ->add_option("--transport", raw.transport,
+                     "How rows come to trainers on a host: auto, shared, messages")
         ->type_name("T");
-    command->add_option("--cache", options.cache_directory,
-                        "Folder that keeps what was found out about data; default: ~/.cache/millstream")
+    command
+        ->add_option("--cache", options.cache_directory,
+                     "Folder that keeps what was found out about data; default: ~/.cache/millstream")
         ->type_name("DIR");
   };
   const auto add_recipe = [&](CLI::App* command) {
     command->add_option("RECIPE", options.recipe, "The recipe, a TOML file")->type_name("")->required();
-    command->add_option("--set", options.settings, "Set a key of the recipe, such as train.epochs=2; may be repeated")
-        ->type_name("KEY=VALUE")->allow_extra_args(false);
-    command->add_option("--limit-rows", raw.limit_rows, "Only the first N rows of each query")->type_name("N");
+    command
+        ->add_option("--set", options.settings,
+                     "Set a key of the recipe, such as train.epochs=2; may be repeated")
+        ->type_name("KEY=VALUE")
+        ->allow_extra_args(false);
+    command->add_option("--limit-rows", raw.limit_rows, "Only the first N rows of each query")
+        ->type_name("N");
   };
   const auto add_inputs = [&](CLI::App* command) {
-    command->add_option("BUNDLE", options.bundle, "The bundle folder that training left")->type_name("")->required();
-    command->add_option("INPUT", options.inputs, "Files or globs, as the training query's FROM")->type_name("")->required();
+    command->add_option("BUNDLE", options.bundle, "The bundle folder that training left")
+        ->type_name("")
+        ->required();
+    command->add_option("INPUT", options.inputs, "Files or globs, as the training query's FROM")
+        ->type_name("")
+        ->required();
   };
   const auto add_command = [](CLI::App* parent, const char* name, const char* text) {
     CLI::App* command = parent->add_subcommand(name, text);
@@ -201,7 +230,8 @@ Result<Options> parse_command_line(int argc, char** argv) {
 
   CLI::App* train = add_command(&app, "train", "Train a model from a recipe");
   add_recipe(train);
-  train->add_option("--out", options.out_directory, "The run directory; default: runs/<recipe>-<time>")->type_name("DIR");
+  train->add_option("--out", options.out_directory, "The run directory; default: runs/<recipe>-<time>")
+      ->type_name("DIR");
   train->add_flag("--overwrite", options.overwrite, "Replace an existing run directory");
   train->add_flag("--trace", options.trace, "Write trace.json (Chrome's trace format) to the run directory");
   add_common(train);
@@ -210,14 +240,17 @@ Result<Options> parse_command_line(int argc, char** argv) {
   CLI::App* batches = add_command(&app, "batches", "Run the loader alone and count batches");
   add_recipe(batches);
   batches->add_option("--epochs", raw.epochs, "Epochs; default 1")->type_name("N");
-  batches->add_flag("--digest", options.digest, "Print a line a batch: epoch, step, rows and the digest of its bytes");
+  batches->add_flag("--digest", options.digest,
+                    "Print a line a batch: epoch, step, rows and the digest of its bytes");
   add_common(batches);
   add_loading(batches);
 
-  CLI::App* predict = add_command(&app, "predict", "Apply a trained model: one prediction a row of the input");
+  CLI::App* predict =
+      add_command(&app, "predict", "Apply a trained model: one prediction a row of the input");
   add_inputs(predict);
   predict->add_option("-o,--output", options.output, "Where the predictions go, a .parquet file")
-      ->type_name("OUT.parquet")->required();
+      ->type_name("OUT.parquet")
+      ->required();
   predict->add_flag("--overwrite", options.overwrite, "Replace an existing file");
   add_common(predict);
   add_loading(predict);
@@ -229,11 +262,14 @@ Result<Options> parse_command_line(int argc, char** argv) {
 
   CLI::App* generate = add_command(&app, "generate", "Generate data");
   generate->require_subcommand(1);
-  CLI::App* hvfhv = add_command(generate, "hvfhv", "Synthetic New York for-hire trips, at the schema that the city "
+  CLI::App* hvfhv = add_command(generate, "hvfhv",
+                                "Synthetic New York for-hire trips, at the schema that the city "
                                 "publishes");
   hvfhv->add_option("--rows", raw.rows, "Rows of all files together")->type_name("N")->required();
   hvfhv->add_option("--files", raw.files, "Files, one a month")->type_name("K")->required();
-  hvfhv->add_option("--out", options.out_directory, "The folder they are written to")->type_name("DIR")->required();
+  hvfhv->add_option("--out", options.out_directory, "The folder they are written to")
+      ->type_name("DIR")
+      ->required();
   hvfhv->add_option("--seed", raw.seed, "Another seed gives other trips; default 0")->type_name("S");
   hvfhv->add_flag("--overwrite", options.overwrite, "Replace existing files");
   add_common(hvfhv);

@@ -14,20 +14,20 @@ enum class Command : uint8_t { kTrain, kBatches, kPredict, kEvaluate, kGenerate,
 
 struct Options {
   Command command = Command::kPrintText;
-  std::string text;                     ///< kPrintText: help or version, for standard output
+  std::string text;  ///< kPrintText: help or version, for standard output
 
   // Every command.
-  int ranks = 0;                        ///< --ranks; 0: not given
+  int ranks = 0;  ///< --ranks; 0: not given
   std::string trainers = "auto";
-  int threads = 0;                      ///< 0: the share of the cores
-  int64_t memory_bytes = 0;             ///< 0: 70 % of the share
+  int threads = 0;           ///< 0: the share of the cores
+  int64_t memory_bytes = 0;  ///< 0: 70 % of the share
   bool json = false;
   bool quiet = false;
   double deadline_s = 300;
 
   // train, batches, predict, evaluate.
   loader::Transport transport = loader::Transport::kAuto;
-  bool transport_given = false;         ///< --transport was given: it overrides the recipe
+  bool transport_given = false;  ///< --transport was given: it overrides the recipe
   std::string cache_directory;
 
   // train, batches.
@@ -36,8 +36,8 @@ struct Options {
   int64_t limit_rows = 0;
 
   // train.
-  std::string out_directory;            ///< also generate's
-  bool overwrite = false;               ///< also predict's and generate's
+  std::string out_directory;  ///< also generate's
+  bool overwrite = false;     ///< also predict's and generate's
   bool trace = false;
 
   // batches.

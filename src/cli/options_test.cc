@@ -20,11 +20,13 @@ std::string error_of(std::vector<std::string> arguments) {
 }
 
 TEST(Options, ATrainingCommand) {
-  const Options options = parse({"train", "r.toml", "--set", "a.b=1", "--set", "c.d=x y", "--out", "o", "--ranks", "3",
-                                 "--trainers", "0,2", "--threads=2", "--memory", "1GiB", "--json", "--quiet",
-                                 "--deadline", "2.5", "--transport", "messages", "--cache", "k", "--limit-rows", "10",
-                                 "--trace", "--overwrite"})
-                              .ValueOrDie();
+  const Options options =
+      parse({"train",       "r.toml",      "--set",      "a.b=1",   "--set",      "c.d=x y",
+             "--out",       "o",           "--ranks",    "3",       "--trainers", "0,2",
+             "--threads=2", "--memory",    "1GiB",       "--json",  "--quiet",    "--deadline",
+             "2.5",         "--transport", "messages",   "--cache", "k",          "--limit-rows",
+             "10",          "--trace",     "--overwrite"})
+          .ValueOrDie();
   EXPECT_EQ(options.command, Command::kTrain);
   EXPECT_EQ(options.recipe, "r.toml");
   EXPECT_EQ(options.settings, (std::vector<std::string>{"a.b=1", "c.d=x y"}));
@@ -57,7 +59,8 @@ TEST(Options, PredictTakesSeveralInputs) {
 
 TEST(Options, Generate) {
   const Options options =
-      parse({"generate", "hvfhv", "--rows", "2000000", "--files", "4", "--out", "d", "--seed", "7"}).ValueOrDie();
+      parse({"generate", "hvfhv", "--rows", "2000000", "--files", "4", "--out", "d", "--seed", "7"})
+          .ValueOrDie();
   EXPECT_EQ(options.command, Command::kGenerate);
   EXPECT_EQ(options.rows, 2000000);
   EXPECT_EQ(options.files, 4);
@@ -89,7 +92,8 @@ TEST(OptionsError, ValuesAndMissingArguments) {
             "millstream train: the argument 'b' is one too many; see millstream train --help");
   EXPECT_EQ(error_of({"predict", "b", "i.parquet"}),
             "millstream predict: --output is missing; see millstream predict --help");
-  EXPECT_EQ(error_of({"predict", "b", "i.parquet", "-o", "x.txt"}), "-o x.txt: the output must be a file NAME.parquet");
+  EXPECT_EQ(error_of({"predict", "b", "i.parquet", "-o", "x.txt"}),
+            "-o x.txt: the output must be a file NAME.parquet");
   EXPECT_EQ(error_of({"info", "--ranks", "zero"}), "--ranks zero: it must be a whole number from 1 to 4096");
   EXPECT_EQ(error_of({"info", "--ranks", "0"}), "--ranks 0: it must be a whole number from 1 to 4096");
   EXPECT_EQ(error_of({"info", "--memory", "lots"}),

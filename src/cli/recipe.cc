@@ -26,16 +26,16 @@ namespace {
 /// What a key was given: a node of the file or of a --set.
 struct Value {
   const toml::node* node = nullptr;
-  std::string where;               ///< "recipe taxi.toml, line 3, column 9" or "--set train.epochs=x"
-  std::string key;                 ///< "train.epochs"
+  std::string where;                 ///< "recipe taxi.toml, line 3, column 9" or "--set train.epochs=x"
+  std::string key;                   ///< "train.epochs"
   const std::string* raw = nullptr;  ///< --set: the text after '='
 };
 
 /// One --set.
 struct Setting {
-  std::string argument;            ///< "train.epochs=2"
+  std::string argument;  ///< "train.epochs=2"
   std::string key, raw;
-  toml::table holder;              ///< owns the node, under the name "value"
+  toml::table holder;  ///< owns the node, under the name "value"
   const toml::node* node() const { return holder.get("value"); }
 };
 
@@ -80,7 +80,8 @@ class Definitions {
       known.insert(known.end(), used_.begin(), used_.end());
       if (known.empty())
         return usage_error("--set define.{}: the recipe defines nothing and uses no ${{{}}}", name, name);
-      return usage_error("--set define.{}: the recipe has no such definition{}", name, name_hint(name, known));
+      return usage_error("--set define.{}: the recipe has no such definition{}", name,
+                         name_hint(name, known));
     }
     return Status::OK();
   }
@@ -101,8 +102,9 @@ class Definitions {
         std::vector<std::string> known;
         for (const auto& [known_name, value] : values_) known.push_back(known_name);
         return usage_error("{}: {} uses ${{{}}}, which [define] does not give{}", where, key, name,
-                           known.empty() ? fmt::format("; write [define] {} = ... or --set define.{}=...", name, name)
-                                         : name_hint(name, known));
+                           known.empty()
+                               ? fmt::format("; write [define] {} = ... or --set define.{}=...", name, name)
+                               : name_hint(name, known));
       }
       if (std::find(within.begin(), within.end(), name) != within.end())
         return usage_error("{}: {}: the definition of ${{{}}} uses itself", where, key, name);
@@ -125,7 +127,8 @@ struct ReadContext {
 };
 
 Status wrong_value(const Value& value, std::string_view expected) {
-  return usage_error("{}: {} is {}; it must be {}", value.where, value.key, describe_node(*value.node), expected);
+  return usage_error("{}: {} is {}; it must be {}", value.where, value.key, describe_node(*value.node),
+                     expected);
 }
 
 Result<std::string> read_text(ReadContext& context, const Value& value, std::string_view expected) {
@@ -147,12 +150,17 @@ struct Key {
   std::string full_name() const { return table + "." + name; }
 };
 
-std::string show_number(double x) { return fmt::format("{}", x); }
-std::string in_quotes(std::string_view text) { return fmt::format("\"{}\"", text); }
+std::string show_number(double x) {
+  return fmt::format("{}", x);
+}
+std::string in_quotes(std::string_view text) {
+  return fmt::format("\"{}\"", text);
+}
 
 /// Accessors give the place in a Recipe that a key sets.
 template <class Accessor>
-Key text_key(std::string table, std::string name, bool required, Accessor place, std::string type, std::string doc) {
+Key text_key(std::string table, std::string name, bool required, Accessor place, std::string type,
+             std::string doc) {
   Key key{std::move(table), std::move(name), type, std::move(doc), nullptr, nullptr};
   if (!required) key.show = [place](const Recipe& r) { return in_quotes(place(const_cast<Recipe&>(r))); };
   key.read = [place, type](ReadContext& context, const Value& value, Recipe& recipe) -> Status {
@@ -166,7 +174,8 @@ Key text_key(std::string table, std::string name, bool required, Accessor place,
 }
 
 template <class Accessor>
-Key integer_key(std::string table, std::string name, Accessor place, int64_t low, int64_t high, std::string doc) {
+Key integer_key(std::string table, std::string name, Accessor place, int64_t low, int64_t high,
+                std::string doc) {
   const std::string type = high == std::numeric_limits<int64_t>::max()
                                ? fmt::format("a whole number, at least {}", low)
                                : fmt::format("a whole number from {} to {}", low, high);
@@ -183,9 +192,10 @@ Key integer_key(std::string table, std::string name, Accessor place, int64_t low
 
 /// A number in (low, high), or with `low_included` in [low, high).
 template <class Accessor>
-Key number_key(std::string table, std::string name, Accessor place, double low, bool low_included, double high,
-               std::string doc) {
-  std::string type = low_included ? fmt::format("a number, at least {}", low) : fmt::format("a number above {}", low);
+Key number_key(std::string table, std::string name, Accessor place, double low, bool low_included,
+               double high, std::string doc) {
+  std::string type =
+      low_included ? fmt::format("a number, at least {}", low) : fmt::format("a number above {}", low);
   if (std::isfinite(high)) type += fmt::format(" and below {}", high);
   Key key{std::move(table), std::move(name), type, std::move(doc), nullptr, nullptr};
   key.show = [place](const Recipe& r) { return show_number(place(const_cast<Recipe&>(r))); };
@@ -201,8 +211,8 @@ Key number_key(std::string table, std::string name, Accessor place, double low, 
 
 /// One of a few words; `choices` pairs each with the value that the place takes.
 template <class Accessor, class T>
-Key choice_key(std::string table, std::string name, Accessor place, std::vector<std::pair<std::string, T>> choices,
-               std::string doc) {
+Key choice_key(std::string table, std::string name, Accessor place,
+               std::vector<std::pair<std::string, T>> choices, std::string doc) {
   std::vector<std::string> words;
   std::string type;
   for (size_t i = 0; i < choices.size(); ++i) {
@@ -216,7 +226,8 @@ Key choice_key(std::string table, std::string name, Accessor place, std::vector<
       if (place(const_cast<Recipe&>(r)) == meaning) return in_quotes(word);
     return std::string("?");
   };
-  key.read = [place, choices, words, type](ReadContext& context, const Value& value, Recipe& recipe) -> Status {
+  key.read = [place, choices, words, type](ReadContext& context, const Value& value,
+                                           Recipe& recipe) -> Status {
     MILLSTREAM_ASSIGN(const std::string text, read_text(context, value, type));
     for (const auto& [word, meaning] : choices) {
       if (text != word) continue;
@@ -224,8 +235,8 @@ Key choice_key(std::string table, std::string name, Accessor place, std::vector<
       return Status::OK();
     }
     if (const auto near = nearest_name(text, words))
-      return usage_error("{}: {} is \"{}\"; it must be {}; did you mean \"{}\"?", value.where, value.key, text, type,
-                         *near);
+      return usage_error("{}: {} is \"{}\"; it must be {}; did you mean \"{}\"?", value.where, value.key,
+                         text, type, *near);
     return wrong_value(value, type);
   };
   return key;
@@ -252,12 +263,15 @@ std::string trimmed(std::string_view text) {
   return std::string(text);
 }
 
-features::FeatureSpec& last_feature(Recipe& recipe) { return recipe.data.features.back(); }
+features::FeatureSpec& last_feature(Recipe& recipe) {
+  return recipe.data.features.back();
+}
 
 Key columns_key() {
   const std::string type = "a list of column names, at least one";
-  Key key{"feature", "columns", type, "Columns of the training query that are inputs of the model, in this order.",
-          nullptr, nullptr};
+  Key key{"feature", "columns",
+          type,      "Columns of the training query that are inputs of the model, in this order.",
+          nullptr,   nullptr};
   key.read = [type](ReadContext& context, const Value& value, Recipe& recipe) -> Status {
     auto& columns = last_feature(recipe).columns;
     columns.clear();
@@ -266,7 +280,8 @@ Key columns_key() {
       columns.push_back(std::move(name));
       return Status::OK();
     }));
-    if (columns.empty()) return usage_error("{}: {} is an empty list; it must be {}", value.where, value.key, type);
+    if (columns.empty())
+      return usage_error("{}: {} is an empty list; it must be {}", value.where, value.key, type);
     return Status::OK();
   };
   return key;
@@ -274,17 +289,22 @@ Key columns_key() {
 
 Key steps_key() {
   const std::string type = "a list of steps";
-  Key key{"feature", "steps", type,
+  Key key{"feature",
+          "steps",
+          type,
           "What is done to each of the columns, in this order: \"standard_scale\", \"fill_null(mean)\", "
-          "\"fill_null(NUMBER)\", \"null_indicator\", \"log1p\". What a step needs to know of the data (a mean, a "
+          "\"fill_null(NUMBER)\", \"null_indicator\", \"log1p\". What a step needs to know of the data (a "
+          "mean, a "
           "deviation) is fitted on the training rows only. Without steps a column goes in as it is.",
-          nullptr, nullptr};
+          nullptr,
+          nullptr};
   key.show = [](const Recipe&) { return "[]"; };
   key.read = [type](ReadContext& context, const Value& value, Recipe& recipe) -> Status {
     auto& steps = last_feature(recipe).steps;
     steps.clear();
     return read_list(value, type, [&](const Value& item) -> Status {
-      MILLSTREAM_ASSIGN(const std::string text, read_text(context, item, "a step, such as \"standard_scale\""));
+      MILLSTREAM_ASSIGN(const std::string text,
+                        read_text(context, item, "a step, such as \"standard_scale\""));
       auto step = features::parse_step(text);
       if (!step.ok()) return with_context(step.status(), fmt::format("{}: {}", item.where, item.key));
       steps.push_back(std::move(step).ValueUnsafe());
@@ -296,11 +316,16 @@ Key steps_key() {
 
 Key valid_key() {
   const std::string type = "a fraction, at least 0 and below 1, or the text of a query";
-  Key key{"data", "valid", type,
-          "What the model is tested on after each epoch. A fraction keeps that part of the training query's rows out "
-          "of training, chosen by a hash of (file name under the glob's root, row), so that it is the same part "
-          "whatever the number of ranks and wherever the files are moved to. A query gives rows of its own.",
-          nullptr, nullptr};
+  Key key{
+      "data",
+      "valid",
+      type,
+      "What the model is tested on after each epoch. A fraction keeps that part of the training query's rows "
+      "out "
+      "of training, chosen by a hash of (file name under the glob's root, row), so that it is the same part "
+      "whatever the number of ranks and wherever the files are moved to. A query gives rows of its own.",
+      nullptr,
+      nullptr};
   key.show = [](const Recipe& recipe) { return show_number(recipe.data.valid_fraction); };
   key.read = [type](ReadContext& context, const Value& value, Recipe& recipe) -> Status {
     if (value.node->is_number()) {
@@ -311,7 +336,8 @@ Key valid_key() {
       return Status::OK();
     }
     MILLSTREAM_ASSIGN(std::string query, read_text(context, value, type));
-    if (trimmed(query).empty()) return usage_error("{}: {} is empty; it must be {}", value.where, value.key, type);
+    if (trimmed(query).empty())
+      return usage_error("{}: {} is empty; it must be {}", value.where, value.key, type);
     recipe.data.valid = std::move(query);
     recipe.data.valid_fraction = 0;
     return Status::OK();
@@ -321,14 +347,16 @@ Key valid_key() {
 
 Key hidden_key() {
   const std::string type = "a list of whole numbers from 1 to 1000000";
-  Key key{"model", "hidden", type, "Widths of the hidden layers, each followed by ReLU; [] is a linear model.", nullptr,
-          nullptr};
+  Key key{"model", "hidden",
+          type,    "Widths of the hidden layers, each followed by ReLU; [] is a linear model.",
+          nullptr, nullptr};
   key.show = [](const Recipe& recipe) { return fmt::format("[{}]", fmt::join(recipe.model.hidden, ", ")); };
   key.read = [type](ReadContext&, const Value& value, Recipe& recipe) -> Status {
     recipe.model.hidden.clear();
     return read_list(value, type, [&](const Value& item) -> Status {
       const auto width = item.node->value_exact<int64_t>();
-      if (!width || *width < 1 || *width > 1000000) return wrong_value(item, "a whole number from 1 to 1000000");
+      if (!width || *width < 1 || *width > 1000000)
+        return wrong_value(item, "a whole number from 1 to 1000000");
       recipe.model.hidden.push_back(*width);
       return Status::OK();
     });
@@ -336,7 +364,10 @@ Key hidden_key() {
   return key;
 }
 
-#define PLACE(expression) [](Recipe & r) -> auto& { return expression; }
+#define PLACE(expression)   \
+  [](Recipe & r) -> auto& { \
+    return expression;      \
+  }
 
 /// Every key of a recipe but [define], in the order of the documentation.
 const std::vector<Key>& recipe_keys() {
@@ -346,61 +377,78 @@ const std::vector<Key>& recipe_keys() {
   constexpr double kNoLimit = std::numeric_limits<double>::infinity();
   constexpr int64_t kNoLimit64 = std::numeric_limits<int64_t>::max();
   static const std::vector<Key> keys = {
-      text_key("data", "train", true, PLACE(r.data.train), "the text of a query",
-               "The query whose rows train the model. Relative file names are relative to the recipe's folder."),
+      text_key(
+          "data", "train", true, PLACE(r.data.train), "the text of a query",
+          "The query whose rows train the model. Relative file names are relative to the recipe's folder."),
       valid_key(),
       text_key("data", "target", true, PLACE(r.data.target), "a column of the query",
                "The number that the model learns to predict."),
-      choice_key("data", "on_null_target", PLACE(r.data.on_null_target),
-                 std::vector<std::pair<std::string, OnNull>>{{"error", OnNull::kError}, {"drop", OnNull::kDrop}},
-                 "What a row does whose target is null, NaN or infinite: \"error\" ends the run and names its place, "
-                 "\"drop\" leaves the row out and counts it."),
+      choice_key(
+          "data", "on_null_target", PLACE(r.data.on_null_target),
+          std::vector<std::pair<std::string, OnNull>>{{"error", OnNull::kError}, {"drop", OnNull::kDrop}},
+          "What a row does whose target is null, NaN or infinite: \"error\" ends the run and names its "
+          "place, "
+          "\"drop\" leaves the row out and counts it."),
       columns_key(),
       steps_key(),
-      choice_key("feature", "on_null", PLACE(last_feature(r).on_null),
-                 std::vector<std::pair<std::string, OnNull>>{{"error", OnNull::kError}, {"drop", OnNull::kDrop}},
-                 "What a row does when one of the columns is null, NaN or infinite and no step fills it: \"error\" "
-                 "ends the run and names its place, \"drop\" leaves the row out of training and counts it."),
-      integer_key("loader", "batch_size", PLACE(r.loader.batch_size), 1, int64_t{1} << 30,
-                  "Rows of a batch, of all trainers together. Every batch has just so many; only the last one of an "
-                  "epoch may have fewer."),
-      choice_key("loader", "shuffle", PLACE(r.loader.shuffle),
-                 std::vector<std::pair<std::string, Shuffle>>{{"none", Shuffle::kNone}, {"window", Shuffle::kWindow}},
-                 "The order of rows in an epoch: \"none\" is file order; \"window\" mixes rows from places all over "
-                 "the data, in another order each epoch."),
-      integer_key("loader", "window", PLACE(r.loader.window), 1, int64_t{1} << 40,
-                  "Rows that are shuffled among each other with shuffle = \"window\", of all lanes together. More "
-                  "mix better and take more memory: 2 x window x bytes of a row."),
+      choice_key(
+          "feature", "on_null", PLACE(last_feature(r).on_null),
+          std::vector<std::pair<std::string, OnNull>>{{"error", OnNull::kError}, {"drop", OnNull::kDrop}},
+          "What a row does when one of the columns is null, NaN or infinite and no step fills it: \"error\" "
+          "ends the run and names its place, \"drop\" leaves the row out of training and counts it."),
+      integer_key(
+          "loader", "batch_size", PLACE(r.loader.batch_size), 1, int64_t{1} << 30,
+          "Rows of a batch, of all trainers together. Every batch has just so many; only the last one of an "
+          "epoch may have fewer."),
+      choice_key(
+          "loader", "shuffle", PLACE(r.loader.shuffle),
+          std::vector<std::pair<std::string, Shuffle>>{{"none", Shuffle::kNone},
+                                                       {"window", Shuffle::kWindow}},
+          "The order of rows in an epoch: \"none\" is file order; \"window\" mixes rows from places all over "
+          "the data, in another order each epoch."),
+      integer_key(
+          "loader", "window", PLACE(r.loader.window), 1, int64_t{1} << 40,
+          "Rows that are shuffled among each other with shuffle = \"window\", of all lanes together. More "
+          "mix better and take more memory: 2 x window x bytes of a row."),
       integer_key("loader", "lanes", PLACE(r.loader.lanes), 1, 65536,
-                  "Places in the data that are read side by side with shuffle = \"window\"; never more than there are "
+                  "Places in the data that are read side by side with shuffle = \"window\"; never more than "
+                  "there are "
                   "row groups, or rows of a batch."),
       integer_key("loader", "prefetch", PLACE(r.loader.prefetch), 2, 1024,
                   "Batches that are prepared ahead, for each trainer."),
-      choice_key("loader", "transport", PLACE(r.loader.transport),
-                 std::vector<std::pair<std::string, Transport>>{
-                     {"auto", Transport::kAuto}, {"shared", Transport::kShared}, {"messages", Transport::kMessages}},
-                 "How rows come to a trainer on the same host: by \"shared\" memory or by \"messages\"; \"auto\" takes "
-                 "shared memory where there is room for it. It changes no batch."),
-      choice_key("model", "kind", PLACE(r.model.kind), std::vector<std::pair<std::string, std::string>>{{"mlp", "mlp"}},
+      choice_key(
+          "loader", "transport", PLACE(r.loader.transport),
+          std::vector<std::pair<std::string, Transport>>{
+              {"auto", Transport::kAuto}, {"shared", Transport::kShared}, {"messages", Transport::kMessages}},
+          "How rows come to a trainer on the same host: by \"shared\" memory or by \"messages\"; \"auto\" "
+          "takes "
+          "shared memory where there is room for it. It changes no batch."),
+      choice_key("model", "kind", PLACE(r.model.kind),
+                 std::vector<std::pair<std::string, std::string>>{{"mlp", "mlp"}},
                  "A multi-layer perceptron; its default widths are those of TaxiDemandNN."),
       hidden_key(),
       integer_key("train", "epochs", PLACE(r.train.epochs), 1, 1000000, "Passes over the training rows."),
       choice_key("train", "optimizer", PLACE(r.train.optimizer),
-                 std::vector<std::pair<std::string, std::string>>{{"adam", "adam"}, {"adamw", "adamw"}, {"sgd", "sgd"}},
+                 std::vector<std::pair<std::string, std::string>>{
+                     {"adam", "adam"}, {"adamw", "adamw"}, {"sgd", "sgd"}},
                  "As PyTorch's Adam, AdamW and SGD."),
-      number_key("train", "learning_rate", PLACE(r.train.learning_rate), 0, false, kNoLimit, "The step's length."),
-      number_key("train", "weight_decay", PLACE(r.train.weight_decay), 0, true, kNoLimit,
-                 "Decay of the weights: decoupled from the gradient with adamw, an L2 penalty with adam and sgd."),
+      number_key("train", "learning_rate", PLACE(r.train.learning_rate), 0, false, kNoLimit,
+                 "The step's length."),
+      number_key(
+          "train", "weight_decay", PLACE(r.train.weight_decay), 0, true, kNoLimit,
+          "Decay of the weights: decoupled from the gradient with adamw, an L2 penalty with adam and sgd."),
       number_key("train", "momentum", PLACE(r.train.momentum), 0, true, 1, "With optimizer = \"sgd\"."),
       choice_key("train", "loss", PLACE(r.train.loss),
                  std::vector<std::pair<std::string, std::string>>{{"mse", "mse"}, {"mae", "mae"}},
                  "Mean squared or mean absolute error."),
       integer_key("train", "seed", PLACE(r.train.seed), 0, kNoLimit64,
-                  "Decides the first weights and the order of rows: the same seed gives the same run, on any number of "
+                  "Decides the first weights and the order of rows: the same seed gives the same run, on any "
+                  "number of "
                   "ranks."),
-      choice_key("train", "precision", PLACE(r.train.precision),
-                 std::vector<std::pair<std::string, std::string>>{{"float32", "float32"}, {"float64", "float64"}},
-                 "Of the model and its gradients. Batches are float32 either way."),
+      choice_key(
+          "train", "precision", PLACE(r.train.precision),
+          std::vector<std::pair<std::string, std::string>>{{"float32", "float32"}, {"float64", "float64"}},
+          "Of the model and its gradients. Batches are float32 either way."),
   };
   return keys;
 }
@@ -412,10 +460,12 @@ struct TableDeclaration {
 const std::vector<TableDeclaration>& recipe_tables() {
   static const std::vector<TableDeclaration> tables = {
       {"define", "[define]",
-       "Names of your choice with a text each; ${name} stands for it in every string of the recipe, and --set "
+       "Names of your choice with a text each; ${name} stands for it in every string of the recipe, and "
+       "--set "
        "define.NAME=VALUE replaces it. A VALUE that is a path is relative to the working directory."},
       {"data", "[data]", "Which rows."},
-      {"feature", "[[feature]]", "Which columns the model sees and how. As many of these as you like, at least one."},
+      {"feature", "[[feature]]",
+       "Which columns the model sees and how. As many of these as you like, at least one."},
       {"loader", "[loader]", "How rows become batches."},
       {"model", "[model]", "What is trained."},
       {"train", "[train]", "How it is trained."},
@@ -444,7 +494,8 @@ const Key* find_key(std::string_view table, std::string_view name) {
 std::string key_hint(const std::string& table, const std::string& name) {
   for (const Key& key : recipe_keys())
     if (key.name == name) return fmt::format("; did you mean '{}'?", key.full_name());
-  if (const auto near = nearest_name(name, key_names(table))) return fmt::format("; did you mean '{}.{}'?", table, *near);
+  if (const auto near = nearest_name(name, key_names(table)))
+    return fmt::format("; did you mean '{}.{}'?", table, *near);
   std::vector<std::string> all;
   for (const Key& key : recipe_keys()) all.push_back(key.name);
   if (const auto near = nearest_name(name, all))
@@ -553,12 +604,15 @@ class Reader {
       if (!known && (node.is_table() || node.is_array_of_tables()))
         return usage_error("{}: unknown table [{}]{}", at(key.source()), name, name_hint(name, names));
       if (!known)
-        return usage_error("{}: the key {} stands outside every table{}", at(key.source()), name, key_hint("", name));
+        return usage_error("{}: the key {} stands outside every table{}", at(key.source()), name,
+                           key_hint("", name));
       if (name == "feature") {
         if (!node.is_array_of_tables())
-          return usage_error("{}: feature must be written as [[feature]], once or several times", at(key.source()));
+          return usage_error("{}: feature must be written as [[feature]], once or several times",
+                             at(key.source()));
       } else if (!node.is_table()) {
-        return usage_error("{}: {} is {}; it must be a table, [{}]", at(key.source()), name, describe_node(node), name);
+        return usage_error("{}: {} is {}; it must be a table, [{}]", at(key.source()), name,
+                           describe_node(node), name);
       }
     }
     return Status::OK();
@@ -568,9 +622,10 @@ class Reader {
     if (const toml::node* node = root.get("define")) {
       for (const auto& [key, value] : *node->as_table()) {
         const std::string name(key.str());
-        if (value.is_table() || value.is_array() || value.is_date() || value.is_time() || value.is_date_time())
-          return usage_error("{}: define.{} is {}; it must be a string, a number or true or false", at(value.source()),
-                             name, describe_node(value));
+        if (value.is_table() || value.is_array() || value.is_date() || value.is_time() ||
+            value.is_date_time())
+          return usage_error("{}: define.{} is {}; it must be a string, a number or true or false",
+                             at(value.source()), name, describe_node(value));
         const auto string = value.value_exact<std::string_view>();
         context_.definitions.add(name, string ? std::string(*string) : describe_node(value), false);
         defined_in_recipe_.insert(name);
@@ -579,7 +634,8 @@ class Reader {
     for (const auto& setting : settings_) {
       if (setting.key.rfind("define.", 0) != 0) continue;
       const auto string = setting.node()->value_exact<std::string_view>();
-      context_.definitions.add(setting.key.substr(7), resolved_path(string ? std::string(*string) : setting.raw), true);
+      context_.definitions.add(setting.key.substr(7),
+                               resolved_path(string ? std::string(*string) : setting.raw), true);
     }
     return Status::OK();
   }
@@ -642,8 +698,9 @@ class Reader {
   /// Keys that must fit each other.
   Status check_together() const {
     if (recipe_.train.momentum != 0 && recipe_.train.optimizer != "sgd")
-      return usage_error("{}: train.momentum is {}, which only optimizer = \"sgd\" has; the optimizer is \"{}\"", label_,
-                         recipe_.train.momentum, recipe_.train.optimizer);
+      return usage_error(
+          "{}: train.momentum is {}, which only optimizer = \"sgd\" has; the optimizer is \"{}\"", label_,
+          recipe_.train.momentum, recipe_.train.optimizer);
     return Status::OK();
   }
 
@@ -680,7 +737,8 @@ Recipe default_recipe() {
 }
 
 std::string escaped_for_table(std::string text) {
-  for (size_t at = text.find('|'); at != std::string::npos; at = text.find('|', at + 2)) text.insert(at, "\\");
+  for (size_t at = text.find('|'); at != std::string::npos; at = text.find('|', at + 2))
+    text.insert(at, "\\");
   return text;
 }
 
@@ -689,14 +747,15 @@ std::string escaped_for_table(std::string text) {
 Result<std::string> read_recipe_file(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return file_error("there is no recipe {}", path);
-  if (std::filesystem::is_directory(path, error)) return file_error("the recipe {} is a folder; it must be a TOML file", path);
+  if (std::filesystem::is_directory(path, error))
+    return file_error("the recipe {} is a folder; it must be a TOML file", path);
   std::ifstream stream(path, std::ios::binary);
   if (!stream) return file_error("the recipe {} can't be read: {}", path, std::strerror(errno));
   return std::string(std::istreambuf_iterator<char>(stream), {});
 }
 
-Result<Recipe> parse_recipe(const std::string& text, const std::string& path, const std::vector<std::string>& settings,
-                            const std::string& working_directory) {
+Result<Recipe> parse_recipe(const std::string& text, const std::string& path,
+                            const std::vector<std::string>& settings, const std::string& working_directory) {
   const auto absolute = (std::filesystem::path(working_directory) / path).lexically_normal().string();
   return Reader(absolute, working_directory).read(text, settings);
 }
@@ -727,7 +786,8 @@ std::string recipe_reference_markdown() {
       if (first) out += "| key | value | default | meaning |\n|---|---|---|---|\n";
       first = false;
       out += fmt::format("| `{}` | {} | {} | {} |\n", key.name, escaped_for_table(key.type),
-                         key.show ? fmt::format("`{}`", key.show(defaults)) : "required", escaped_for_table(key.doc));
+                         key.show ? fmt::format("`{}`", key.show(defaults)) : "required",
+                         escaped_for_table(key.doc));
     }
     if (!first) out += "\n";
   }

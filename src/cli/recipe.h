@@ -16,13 +16,13 @@
 namespace millstream::cli {
 
 struct Recipe {
-  std::string path;              ///< absolute
-  std::string name;              ///< the file's name without its ending; names run directories
+  std::string path;  ///< absolute
+  std::string name;  ///< the file's name without its ending; names run directories
   loader::DataConfig data;
   loader::LoaderConfig loader;
   train::ModelConfig model;
   train::TrainConfig train;
-  std::string text;              ///< as read, preceded by the settings of the command line as comments
+  std::string text;  ///< as read, preceded by the settings of the command line as comments
 };
 
 /// The text of a recipe file.

@@ -1,11 +1,11 @@
 #include "cli/recipe.h"
 
-#include <gtest/gtest.h>
-
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+
+#include <gtest/gtest.h>
 
 namespace millstream::cli {
 namespace {
@@ -33,7 +33,9 @@ std::string error_of(const std::string& text, const std::vector<std::string>& se
   return result.status().message();
 }
 /// kMinimal with lines appended.
-std::string with(const std::string& more) { return std::string(kMinimal) + more; }
+std::string with(const std::string& more) {
+  return std::string(kMinimal) + more;
+}
 
 TEST(Recipe, DefaultsAreThoseOfTheStructs) {
   const Recipe recipe = parse(kMinimal).ValueOrDie();
@@ -133,7 +135,8 @@ TEST(Recipe, DefinedPathsOfTheCommandLineAreRelativeToTheWorkingDirectory) {
   const auto directory = std::filesystem::temp_directory_path() / "millstream_recipe_test";
   std::filesystem::create_directories(directory / "here");
   const auto recipe = parse_recipe(kMinimal, "/recipes/taxi.toml", {"define.trips=here"}, directory.string());
-  EXPECT_EQ(recipe.ValueOrDie().data.train, "SELECT * FROM '" + (directory / "here").string() + "/*.parquet'");
+  EXPECT_EQ(recipe.ValueOrDie().data.train,
+            "SELECT * FROM '" + (directory / "here").string() + "/*.parquet'");
   std::filesystem::remove_all(directory);
 }
 
@@ -156,8 +159,9 @@ columns = ["y"]
 TEST(RecipeError, NamesFileLineColumnKeyAndTheNearestKnown) {
   EXPECT_EQ(error_of(with("[train]\nepoch = 3\n")),
             "recipe taxi.toml, line 13, column 1: unknown key train.epoch; did you mean 'train.epochs'?");
-  EXPECT_EQ(error_of(with("[train]\nbatch_size = 3\n")),
-            "recipe taxi.toml, line 13, column 1: unknown key train.batch_size; did you mean 'loader.batch_size'?");
+  EXPECT_EQ(
+      error_of(with("[train]\nbatch_size = 3\n")),
+      "recipe taxi.toml, line 13, column 1: unknown key train.batch_size; did you mean 'loader.batch_size'?");
   EXPECT_EQ(error_of(with("[trian]\nepochs = 3\n")),
             "recipe taxi.toml, line 12, column 2: unknown table [trian]; did you mean 'train'?");
   EXPECT_EQ(error_of("epochs = 3\n" + with("")),
@@ -166,7 +170,8 @@ TEST(RecipeError, NamesFileLineColumnKeyAndTheNearestKnown) {
   EXPECT_EQ(error_of(with("[feature.x]\n")).substr(0, 34), "recipe taxi.toml, line 12, column ");
   EXPECT_EQ(error_of(kMinimal, {"train.epoch=3"}),
             "--set train.epoch=3: there is no key train.epoch; did you mean 'train.epochs'?");
-  EXPECT_EQ(error_of(kMinimal, {"epochs=3"}), "--set epochs=3: there is no key epochs; did you mean 'train.epochs'?");
+  EXPECT_EQ(error_of(kMinimal, {"epochs=3"}),
+            "--set epochs=3: there is no key epochs; did you mean 'train.epochs'?");
   EXPECT_EQ(error_of(kMinimal, {"define.trip=/x"}),
             "--set define.trip: the recipe has no such definition; did you mean 'trips'?");
   EXPECT_EQ(error_of(kMinimal, {"train.epochs"}),
@@ -175,45 +180,56 @@ TEST(RecipeError, NamesFileLineColumnKeyAndTheNearestKnown) {
 
 TEST(RecipeError, WrongValuesSayWhatIsRight) {
   EXPECT_EQ(error_of(with("[train]\nepochs = \"five\"\n")),
-            "recipe taxi.toml, line 13, column 10: train.epochs is the string \"five\"; it must be a whole number from "
+            "recipe taxi.toml, line 13, column 10: train.epochs is the string \"five\"; it must be a whole "
+            "number from "
             "1 to 1000000");
-  EXPECT_EQ(error_of(with("[train]\nepochs = 0\n")),
-            "recipe taxi.toml, line 13, column 10: train.epochs is 0; it must be a whole number from 1 to 1000000");
+  EXPECT_EQ(
+      error_of(with("[train]\nepochs = 0\n")),
+      "recipe taxi.toml, line 13, column 10: train.epochs is 0; it must be a whole number from 1 to 1000000");
   EXPECT_EQ(error_of(with("[train]\nepochs = 2.5\n")),
-            "recipe taxi.toml, line 13, column 10: train.epochs is 2.5; it must be a whole number from 1 to 1000000");
+            "recipe taxi.toml, line 13, column 10: train.epochs is 2.5; it must be a whole number from 1 to "
+            "1000000");
   EXPECT_EQ(error_of(with("[train]\nlearning_rate = nan\n")),
             "recipe taxi.toml, line 13, column 17: train.learning_rate is nan; it must be a number above 0");
-  EXPECT_EQ(error_of(with("[train]\noptimizer = \"adma\"\n")),
-            "recipe taxi.toml, line 13, column 13: train.optimizer is \"adma\"; it must be \"adam\", \"adamw\" or "
-            "\"sgd\"; did you mean \"adam\"?");
+  EXPECT_EQ(
+      error_of(with("[train]\noptimizer = \"adma\"\n")),
+      "recipe taxi.toml, line 13, column 13: train.optimizer is \"adma\"; it must be \"adam\", \"adamw\" or "
+      "\"sgd\"; did you mean \"adam\"?");
   EXPECT_EQ(error_of(kMinimal, {"data.valid=1.5"}),
-            "--set data.valid=1.5: data.valid is 1.5; it must be a fraction, at least 0 and below 1, or the text of a "
+            "--set data.valid=1.5: data.valid is 1.5; it must be a fraction, at least 0 and below 1, or the "
+            "text of a "
             "query");
   EXPECT_EQ(error_of(kMinimal, {"model.hidden=[8, 0]"}),
             "--set model.hidden=[8, 0]: model.hidden[1] is 0; it must be a whole number from 1 to 1000000");
   EXPECT_EQ(error_of(kMinimal, {"train.momentum=0.9"}),
-            "recipe taxi.toml: train.momentum is 0.9, which only optimizer = \"sgd\" has; the optimizer is \"adam\"");
-  EXPECT_EQ(error_of(with("[[feature]]\ncolumns = [\"a\"]\nsteps = [\"fill_null(\"]\n")),
-            "recipe taxi.toml, line 14, column 9: feature 2.steps[0]: feature step 'fill_null(' has no closing "
-            "parenthesis");
+            "recipe taxi.toml: train.momentum is 0.9, which only optimizer = \"sgd\" has; the optimizer is "
+            "\"adam\"");
+  EXPECT_EQ(
+      error_of(with("[[feature]]\ncolumns = [\"a\"]\nsteps = [\"fill_null(\"]\n")),
+      "recipe taxi.toml, line 14, column 9: feature 2.steps[0]: feature step 'fill_null(' has no closing "
+      "parenthesis");
   EXPECT_EQ(error_of(with("[[feature]]\ncolumns = [\"a\"]\nsteps = [\"standard_scal\"]\n")),
-            "recipe taxi.toml, line 14, column 9: feature 2.steps[0]: unknown feature step 'standard_scal'; did you "
+            "recipe taxi.toml, line 14, column 9: feature 2.steps[0]: unknown feature step 'standard_scal'; "
+            "did you "
             "mean 'standard_scale'?");
-  EXPECT_EQ(error_of(with("[loader]\nwindow = [1]\n")),
-            "recipe taxi.toml, line 13, column 10: loader.window is a list; it must be a whole number from 1 to "
-            "1099511627776");
+  EXPECT_EQ(
+      error_of(with("[loader]\nwindow = [1]\n")),
+      "recipe taxi.toml, line 13, column 10: loader.window is a list; it must be a whole number from 1 to "
+      "1099511627776");
 }
 
 TEST(RecipeError, MissingThings) {
   EXPECT_EQ(error_of(""), "recipe taxi.toml: data.train is missing; it is the text of a query");
   EXPECT_EQ(error_of("[data]\ntrain = \"SELECT\"\ntarget = \"y\"\n"),
             "recipe taxi.toml: there is no [[feature]]; at least one with columns = [...] is needed");
-  EXPECT_EQ(error_of("[data]\ntrain = \"SELECT\"\ntarget = \"y\"\n[feature]\ncolumns = [\"a\"]\n"),
-            "recipe taxi.toml, line 4, column 2: feature must be written as [[feature]], once or several times");
+  EXPECT_EQ(
+      error_of("[data]\ntrain = \"SELECT\"\ntarget = \"y\"\n[feature]\ncolumns = [\"a\"]\n"),
+      "recipe taxi.toml, line 4, column 2: feature must be written as [[feature]], once or several times");
   EXPECT_EQ(error_of(with("[[feature]]\nsteps = []\n")),
             "recipe taxi.toml: feature 2.columns is missing; it is a list of column names, at least one");
   EXPECT_EQ(error_of("[data]\ntrain = \"FROM '${trip}'\"\ntarget = \"y\"\n[[feature]]\ncolumns = [\"a\"]\n"),
-            "recipe taxi.toml, line 2, column 9: data.train uses ${trip}, which [define] does not give; write [define] "
+            "recipe taxi.toml, line 2, column 9: data.train uses ${trip}, which [define] does not give; "
+            "write [define] "
             "trip = ... or --set define.trip=...");
 }
 
@@ -230,13 +246,17 @@ TEST(RecipeReference, DocumentIsUpToDate) {
   std::ifstream in(path);
   ASSERT_TRUE(in) << path;
   const std::string text(std::istreambuf_iterator<char>(in), {});
-  const std::string begin = "<!-- keys: generated by cli_test with MILLSTREAM_BLESS=1 -->\n\n", end = "<!-- end of keys -->";
+  const std::string begin = "<!-- keys: generated by cli_test with MILLSTREAM_BLESS=1 -->\n\n",
+                    end = "<!-- end of keys -->";
   const size_t from = text.find(begin), to = text.find(end);
   ASSERT_NE(from, std::string::npos);
   ASSERT_NE(to, std::string::npos);
-  const std::string expected = text.substr(0, from + begin.size()) + recipe_reference_markdown() + text.substr(to);
-  if (std::getenv("MILLSTREAM_BLESS") && text != expected) std::ofstream(path) << expected;
-  else EXPECT_EQ(text, expected) << "run MILLSTREAM_BLESS=1 build/test/cli_test";
+  const std::string expected =
+      text.substr(0, from + begin.size()) + recipe_reference_markdown() + text.substr(to);
+  if (std::getenv("MILLSTREAM_BLESS") && text != expected)
+    std::ofstream(path) << expected;
+  else
+    EXPECT_EQ(text, expected) << "run MILLSTREAM_BLESS=1 build/test/cli_test";
 }
 
 TEST(RecipeReference, NamesEveryKeyOnce) {

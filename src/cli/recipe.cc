@@ -530,6 +530,14 @@ class Reader {
     MILLSTREAM_TRY(read_features(root));
     MILLSTREAM_TRY(context_.definitions.check_settings_used(defined_in_recipe_));
     MILLSTREAM_TRY(check_together());
+    // A query of the command line names files as the rest of the command line does.
+    if (setting_of("data.valid") && recipe_.data.valid)
+      recipe_.data.valid_base_directory = working_directory_;
+    if (setting_of("data.train")) {
+      if (recipe_.data.valid_base_directory.empty())
+        recipe_.data.valid_base_directory = recipe_.data.base_directory;
+      recipe_.data.base_directory = working_directory_;
+    }
     for (const auto& setting : settings_) recipe_.text += fmt::format("# --set {}\n", setting.argument);
     recipe_.text += text;
     recipe_.loader.seed = recipe_.train.seed;

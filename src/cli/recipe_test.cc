@@ -140,6 +140,20 @@ TEST(Recipe, DefinedPathsOfTheCommandLineAreRelativeToTheWorkingDirectory) {
   std::filesystem::remove_all(directory);
 }
 
+TEST(Recipe, QueriesOfTheCommandLineAreRelativeToTheWorkingDirectory) {
+  const auto folders = [](const std::vector<std::string>& settings) {
+    const Recipe recipe = parse(kMinimal, settings).ValueOrDie();
+    return std::pair(recipe.data.base_directory, recipe.data.valid_base_directory);
+  };
+  using Folders = std::pair<std::string, std::string>;
+  const std::string train = "data.train=SELECT * FROM 'x.csv'", valid = "data.valid=SELECT * FROM 'y.csv'";
+  EXPECT_EQ(folders({}), Folders("/recipes", ""));
+  EXPECT_EQ(folders({valid}), Folders("/recipes", "/home/me"));
+  EXPECT_EQ(folders({train}), Folders("/home/me", "/recipes"));
+  EXPECT_EQ(folders({train, valid}), Folders("/home/me", "/home/me"));
+  EXPECT_EQ(folders({"data.valid=0.1"}), Folders("/recipes", ""));
+}
+
 TEST(Recipe, DefinitionsMayReferToOthersButNotToThemselves) {
   const std::string text = R"([define]
 root = "/d"

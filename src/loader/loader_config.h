@@ -11,9 +11,10 @@
 namespace millstream::loader {
 
 struct DataConfig {
-  std::string train;           ///< SQL
-  std::string base_directory;  ///< of relative file names
-  double valid_fraction = 0;   ///< [0, 1): rows whose hash of (file name under the glob's root, row) is below
+  std::string train;                 ///< SQL
+  std::string base_directory;        ///< of relative file names
+  std::string valid_base_directory;  ///< of those in `valid`; empty: base_directory
+  double valid_fraction = 0;  ///< [0, 1): rows whose hash of (file name under the glob's root, row) is below
   std::optional<std::string> valid;  ///< or a query of its own
   std::string target;                ///< a column of the query
   std::vector<features::FeatureSpec> features;

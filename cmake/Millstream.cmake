@@ -61,9 +61,10 @@ function(millstream_test NAME)
 endfunction()
 
 # The sources hold gtest suites; comm/mpi_test_main.cc is their main(): it starts the job's Communicator, and
-# a failure on one rank fails all.
+# a failure on one rank fails all. BOTH_TRANSPORTS registers each run twice: through shared memory, and by
+# messages as if every rank were on a host of its own.
 function(millstream_mpi_test NAME)
-  cmake_parse_arguments(A "" "TIMEOUT" "SRCS;DEPS;RANKS;LABELS" ${ARGN})
+  cmake_parse_arguments(A "BOTH_TRANSPORTS" "TIMEOUT" "SRCS;DEPS;RANKS;LABELS" ${ARGN})
   if(NOT MILLSTREAM_TESTS OR NOT A_SRCS)
     return()
   endif()
@@ -75,8 +76,14 @@ function(millstream_mpi_test NAME)
   endif()
   millstream_test_program(${NAME} "${A_SRCS};${CMAKE_SOURCE_DIR}/src/comm/mpi_test_main.cc" "${A_DEPS}")
   foreach(ranks ${A_RANKS})
-    add_test(NAME ${NAME}_${ranks} COMMAND ${MILLSTREAM_MPIEXEC} -launcher fork -rmk user -n ${ranks} $<TARGET_FILE:${NAME}>)
-    set_tests_properties(${NAME}_${ranks} PROPERTIES TIMEOUT ${A_TIMEOUT} PROCESSORS 2 LABELS "mpi;${A_LABELS}"
+    set(launch ${MILLSTREAM_MPIEXEC} ${MILLSTREAM_MPIEXEC_FLAGS} -n ${ranks} $<TARGET_FILE:${NAME}>)
+    set(runs ${NAME}_${ranks})
+    add_test(NAME ${NAME}_${ranks} COMMAND ${launch})
+    if(A_BOTH_TRANSPORTS AND ranks GREATER 1)
+      add_test(NAME ${NAME}_${ranks}_messages COMMAND ${launch} --messages)
+      list(APPEND runs ${NAME}_${ranks}_messages)
+    endif()
+    set_tests_properties(${runs} PROPERTIES TIMEOUT ${A_TIMEOUT} PROCESSORS 2 LABELS "mpi;${A_LABELS}"
       ENVIRONMENT "${MILLSTREAM_TEST_ENVIRONMENT}")
   endforeach()
 endfunction()

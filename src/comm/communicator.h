@@ -1,11 +1,11 @@
 #pragma once
 // Collectives among a set of ranks. Calls are matched by order: every member makes the same calls in the same
-// order, from one thread at a time a communicator (which thread may change). They block the calling thread on a
-// futex or a completion, never spin, and return kPeerFailed when the job fails meanwhile. In debug builds each
-// call's fingerprint (operation, sequence number, type, count) is checked over the members.
+// order, from one thread at a time a communicator (which thread may change). They block the calling thread on
+// a futex or a completion, never spin, and return kPeerFailed when the job fails meanwhile. In debug builds
+// each call's fingerprint (operation, sequence number, type, count) is checked over the members.
 //
-// On one host data goes through shared memory: sums are made in rank order, so the bits do not depend on timing.
-// Between hosts one leader a host takes part, by MPI.
+// On one host data goes through shared memory: sums are made in rank order, so the bits do not depend on
+// timing. Between hosts one leader a host takes part, by MPI.
 
 #include <cstdint>
 #include <string>
@@ -16,7 +16,18 @@
 
 namespace millstream::comm {
 
-enum class DataType : uint8_t { kFloat, kDouble, kHalf, kBFloat16, kInt8, kUInt8, kInt16, kInt32, kInt64, kBool };
+enum class DataType : uint8_t {
+  kFloat,
+  kDouble,
+  kHalf,
+  kBFloat16,
+  kInt8,
+  kUInt8,
+  kInt16,
+  kInt32,
+  kInt64,
+  kBool
+};
 enum class ReduceOp : uint8_t { kSum, kProduct, kMin, kMax, kBitAnd, kBitOr, kBitXor };
 int64_t size_of(DataType type);
 

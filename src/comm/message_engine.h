@@ -31,13 +31,15 @@ class MessageEngine {
  public:
   virtual ~MessageEngine() = default;
   /// Sends the spans as one message to world rank `to`. Synchronous mode (MPI_Issend): done only when the
-  /// receiver has matched it, so a receiver that posts no receive holds the sender back. `tag` < 2^20. The spans
-  /// must stay valid and unchanged until done. `on_done` (may be empty) runs in the engine's thread: short, no
-  /// blocking. Any thread.
-  virtual RequestPtr send(int to, int tag, std::vector<Span> spans, std::function<void(const Status&)> on_done) = 0;
-  /// Receives one message of exactly the spans' bytes from world rank `from` into the spans. Receives beyond the
-  /// limit are queued in order. Any thread.
-  virtual RequestPtr receive(int from, int tag, std::vector<Span> spans, std::function<void(const Status&)> on_done) = 0;
+  /// receiver has matched it, so a receiver that posts no receive holds the sender back. `tag` < 2^20. The
+  /// spans must stay valid and unchanged until done. `on_done` (may be empty) runs in the engine's thread:
+  /// short, no blocking. Any thread.
+  virtual RequestPtr send(int to, int tag, std::vector<Span> spans,
+                          std::function<void(const Status&)> on_done) = 0;
+  /// Receives one message of exactly the spans' bytes from world rank `from` into the spans. Receives beyond
+  /// the limit are queued in order. Any thread.
+  virtual RequestPtr receive(int from, int tag, std::vector<Span> spans,
+                             std::function<void(const Status&)> on_done) = 0;
 };
 
 }  // namespace millstream::comm

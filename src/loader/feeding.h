@@ -1,0 +1,105 @@
+#pragma once
+// The feeding threads of a rank, and the transport of rows to the trainers.
+//
+// 1. A stream works through all passes batch by batch. What it has of a batch it writes into the trainers' slots:
+//    in place where it shares memory with the trainer (or is in its process), else as one message a trainer and
+//    batch, received straight into place.
+// 2. Flow control is by slot: in place by the ring's `released` word; messages are sent synchronously and a trainer
+//    posts receives only for free slots, so a stream has at most a ring's depth of them under way.
+// 3. An error of a stream fails the job. stop() ends the streams early, where a loader is given up.
+//
+// For tests: MILLSTREAM_TEST_SLOW_FEEDER="rank:ms" makes the feeding threads of that rank sleep so long before each
+// batch.
+
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "comm/job.h"
+#include "comm/message_engine.h"
+#include "features/row_packer.h"
+#include "loader/feed_plan.h"
+#include "loader/lane_reader.h"
+#include "loader/ring.h"
+#include "loader/row_source.h"
+
+namespace millstream::loader {
+
+/// How this rank reaches one trainer.
+struct TrainerLink {
+  int rank = 0;
+  bool direct = false;  ///< `ring` is memory of this process or of the node
+  Ring ring;
+};
+
+/// What all streams of a rank share. Everything outlives them.
+struct FeedContext {
+  comm::Job* job = nullptr;
+  const FeedPlan* plan = nullptr;
+  const RowSource* train = nullptr;
+  const RowSource* valid = nullptr;
+  const features::RowPacker* packer = nullptr;
+  SlotLayout layout;
+  std::vector<TrainerLink> trainers;
+  std::vector<int> stream_ranks;  ///< by stream
+  int slots = 0;
+  std::atomic<uint32_t> stopping{0};
+};
+
+/// The first tag of the loader's messages; a stream's number is added.
+inline constexpr int kLoaderTag = 1 << 18;
+
+/// One feeding thread.
+class FeedingStream {
+ public:
+  FeedingStream(FeedContext& context, int stream) : context_(context), stream_(stream) {}
+  /// Feeds everything; returns when all of it has arrived, or the job failed, or is stopping.
+  Status run();
+  const FeedingTimes& times() const { return times_; }
+  /// Wakes its private waits after `stopping` was set.
+  void wake();
+
+ private:
+  struct Message;
+  Status feed_pass(int pass);
+  Status wait_for_room(const Ring& ring, int64_t batch);
+  Status wait_for_message(Message& message);
+  Result<std::shared_ptr<Message>> new_message(int64_t floats);
+  bool stopping() const { return context_.stopping.load(std::memory_order_acquire) != 0; }
+
+  FeedContext& context_;
+  int stream_;
+  FeedingTimes times_;
+  ReadScratch scratch_;
+  std::vector<LaneReader::Buffers> lane_buffers_;
+  RowBuffer pending_;
+  std::mutex mutex_;  // of in_flight_, for wake()
+  std::deque<std::shared_ptr<Message>> in_flight_;
+  std::vector<std::shared_ptr<Message>> spare_;
+};
+
+/// A trainer's receiving end for rows from ranks that it shares no memory with. One thread, the trainer's.
+class MessageReceiver {
+ public:
+  /// `keep` keeps the ring's memory for as long as receives may write to it.
+  MessageReceiver(FeedContext& context, int trainer, std::vector<int> remote_streams,
+                  std::shared_ptr<void> keep)
+      : context_(context), trainer_(trainer), remote_(std::move(remote_streams)), keep_(std::move(keep)) {}
+  /// Posts the receives of batch `batch` of the stream; its slot is free.
+  void post(int64_t batch);
+
+ private:
+  FeedContext& context_;
+  int trainer_;
+  std::vector<int> remote_;
+  std::shared_ptr<void> keep_;
+  std::vector<BatchPart> parts_;
+  std::vector<SharePart> pieces_;
+};
+
+/// Sleeps on `word` while it holds `expected`; returns early when the job failed (its failure()) or `stopping` is set.
+Status wait_on(comm::Job& job, const std::atomic<uint32_t>& stopping, const std::atomic<uint32_t>& word,
+               uint32_t expected);
+
+}  // namespace millstream::loader

@@ -1,0 +1,737 @@
+#include "loader/survey.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <numeric>
+#include <thread>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/progress.h"
+#include "base/trace.h"
+#include "features/row_packer.h"
+#include "loader/survey_cache.h"
+
+namespace millstream::loader {
+namespace {
+
+constexpr int kFewEntryPoints = 16;
+constexpr uint32_t kFormat = 1;
+
+// Bytes of plain values, lengths first.
+class Encoder {
+ public:
+  template <class T>
+  void value(const T& value) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof(T));
+  }
+  template <class T>
+  void values(const std::vector<T>& values) {
+    value<uint64_t>(values.size());
+    bytes_.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
+  }
+  void text(const std::string& text) {
+    value<uint64_t>(text.size());
+    bytes_ += text;
+  }
+  std::string take() { return std::move(bytes_); }
+
+ private:
+  std::string bytes_;
+};
+
+class Decoder {
+ public:
+  explicit Decoder(std::string_view bytes) : bytes_(bytes) {}
+  template <class T>
+  T value() {
+    T value{};
+    if (take(sizeof(T))) std::memcpy(&value, bytes_.data() + at_ - sizeof(T), sizeof(T));
+    return value;
+  }
+  template <class T>
+  std::vector<T> values() {
+    const auto count = value<uint64_t>();
+    if (count > bytes_.size() / sizeof(T) || !take(count * sizeof(T))) {
+      ok_ = false;
+      return {};
+    }
+    std::vector<T> values(count);
+    if (count) std::memcpy(values.data(), bytes_.data() + at_ - count * sizeof(T), count * sizeof(T));
+    return values;
+  }
+  std::string text() {
+    const auto count = value<uint64_t>();
+    if (count > bytes_.size() || !take(count)) {
+      ok_ = false;
+      return {};
+    }
+    return std::string(bytes_.substr(at_ - count, count));
+  }
+  bool ok() const { return ok_; }
+  bool done() const { return ok_ && at_ == bytes_.size(); }
+
+ private:
+  bool take(size_t count) {
+    if (!ok_ || count > bytes_.size() - at_) return ok_ = false;
+    at_ += count;
+    return true;
+  }
+  std::string_view bytes_;
+  size_t at_ = 0;
+  bool ok_ = true;
+};
+
+void encode_pieces(Encoder& out, const std::vector<Piece>& pieces) {
+  out.value<uint64_t>(pieces.size());
+  for (const Piece& piece : pieces) {
+    out.value(piece.entry_point);
+    out.value(piece.block);
+    out.value(piece.file);
+    out.value(piece.rows);
+    out.value<uint64_t>(piece.batches.size());
+    for (const PieceBatch& batch : piece.batches) {
+      out.value(batch.rows);
+      out.value(batch.bytes);
+      out.value(batch.offset);
+      out.text(batch.types);
+    }
+  }
+}
+
+std::vector<Piece> decode_pieces(Decoder& in) {
+  std::vector<Piece> pieces;
+  const auto count = in.value<uint64_t>();
+  for (uint64_t i = 0; i < count && in.ok(); ++i) {
+    Piece piece;
+    piece.entry_point = in.value<int32_t>();
+    piece.block = in.value<int32_t>();
+    piece.file = in.value<int32_t>();
+    piece.rows = in.value<int64_t>();
+    const auto batches = in.value<uint64_t>();
+    for (uint64_t k = 0; k < batches && in.ok(); ++k) {
+      PieceBatch batch;
+      batch.rows = in.value<int32_t>();
+      batch.bytes = in.value<int32_t>();
+      batch.offset = in.value<int64_t>();
+      batch.types = in.text();
+      piece.batches.push_back(std::move(batch));
+    }
+    pieces.push_back(std::move(piece));
+  }
+  return pieces;
+}
+
+// What a block gave to one pass, on its way between ranks.
+struct BlockFits {
+  int32_t entry_point = 0;
+  int32_t block = 0;
+  std::vector<features::Moments> moments;
+};
+
+// What one rank found in one pass.
+struct PassFindings {
+  std::vector<BlockCounts> counts;
+  std::vector<BlockFits> fits;
+  std::vector<Piece> train_pieces, valid_pieces;
+  int64_t piece_bytes = 0;
+
+  std::string encode() const {
+    Encoder out;
+    out.values(counts);
+    out.value<uint64_t>(fits.size());
+    for (const BlockFits& fit : fits) {
+      out.value(fit.entry_point);
+      out.value(fit.block);
+      out.values(fit.moments);
+    }
+    encode_pieces(out, train_pieces);
+    encode_pieces(out, valid_pieces);
+    out.value(piece_bytes);
+    return out.take();
+  }
+  static Result<PassFindings> decode(std::string_view bytes) {
+    Decoder in(bytes);
+    PassFindings found;
+    found.counts = in.values<BlockCounts>();
+    const auto fits = in.value<uint64_t>();
+    for (uint64_t i = 0; i < fits && in.ok(); ++i) {
+      BlockFits fit;
+      fit.entry_point = in.value<int32_t>();
+      fit.block = in.value<int32_t>();
+      fit.moments = in.values<features::Moments>();
+      found.fits.push_back(std::move(fit));
+    }
+    found.train_pieces = decode_pieces(in);
+    found.valid_pieces = decode_pieces(in);
+    found.piece_bytes = in.value<int64_t>();
+    if (!in.done()) return bug_error("the survey's findings of another rank are not readable");
+    return found;
+  }
+};
+
+template <class T>
+void sort_by_block(std::vector<T>& items) {
+  std::sort(items.begin(), items.end(), [](const T& a, const T& b) {
+    return std::pair(a.entry_point, a.block) < std::pair(b.entry_point, b.block);
+  });
+}
+
+// The first `limit` rows of a table end within this block; everything before it is used whole.
+struct RowLimit {
+  int entry_point = INT32_MAX;
+  int block = 0;
+  int64_t rows = 0;
+  int64_t of(int entry, int index) const {
+    if (entry != entry_point) return entry < entry_point ? INT64_MAX : 0;
+    return index != block ? (index < block ? INT64_MAX : 0) : rows;
+  }
+};
+
+// The entry points that each rank reads: the largest first, each to the rank with the fewest bytes so far.
+std::vector<int> deal_entry_points(const exec::BlockSource& source, int end, int rank, int size) {
+  std::vector<std::pair<int64_t, int>> by_bytes;
+  for (int i = 0; i < end; ++i) {
+    by_bytes.push_back({source.table().column_bytes(i, source.pipeline().columns), i});
+  }
+  std::sort(by_bytes.begin(), by_bytes.end(), [](const auto& a, const auto& b) {
+    return a.first != b.first ? a.first > b.first : a.second < b.second;
+  });
+  std::vector<int64_t> load(size, 0);
+  std::vector<int> mine;
+  for (const auto& [bytes, entry_point] : by_bytes) {
+    const auto least = std::min_element(load.begin(), load.end()) - load.begin();
+    load[least] += bytes + 1;
+    if (least == rank) mine.push_back(entry_point);
+  }
+  std::sort(mine.begin(), mine.end());
+  return mine;
+}
+
+// Values of `expression` for the training rows, nulls left out, as doubles.
+Result<int64_t> values_for_fit(const expr::Expression& expression, const arrow::RecordBatch& batch,
+                               const SelectedRows& selected, const std::string& column,
+                               std::vector<double>* out) {
+  out->resize(selected.train_rows);
+  const int32_t* rows = selected.all_train ? nullptr : selected.train.data();
+  const expr::Expression* plain = &expression;
+  if (plain->kind == expr::Kind::kCast && !plain->try_cast) plain = plain->arguments[0].get();
+  if (plain->kind == expr::Kind::kColumn && batch.column(plain->column)->null_count() == 0 &&
+      features::copy_as_double(*batch.column(plain->column), rows, selected.train_rows, out->data())) {
+    return selected.train_rows;
+  }
+  std::shared_ptr<arrow::RecordBatch> taken;
+  const arrow::RecordBatch* input = &batch;
+  if (rows != nullptr) {
+    MILLSTREAM_ASSIGN(taken, expr::take_rows(batch, selected.train));
+    input = taken.get();
+  }
+  const auto row_of = [&](int64_t i) { return SourcePosition{0, rows ? rows[i] : i}; };
+  auto evaluated = expr::evaluate(expression, *input);
+  if (!evaluated.ok()) {
+    const Status status = with_context(evaluated.status(), fmt::format("feature '{}'", column));
+    const auto position = error_position(status);
+    return position ? with_category(status, error_category(status), row_of(position->row)) : status;
+  }
+  const auto& values = static_cast<const arrow::DoubleArray&>(**evaluated);
+  int64_t count = 0;
+  for (int64_t i = 0; i < values.length(); ++i) {
+    (*out)[count] = values.Value(i);
+    count += !values.IsNull(i);
+  }
+  if (features::first_not_finite(out->data(), count) >= 0) {
+    for (int64_t i = 0; i < values.length(); ++i) {
+      if (values.IsNull(i) || std::isfinite(values.Value(i))) continue;
+      return make_error(
+          ErrorCategory::kData,
+          fmt::format("feature '{}' is {} before its fit; leave such rows out in the WHERE, or change its "
+                      "steps",
+                      column, std::isnan(values.Value(i)) ? "NaN" : "infinite"),
+          row_of(i));
+    }
+  }
+  return count;
+}
+
+// One pass over one table by this rank's threads.
+struct TablePass {
+  const exec::BlockSource* source = nullptr;
+  RowRules rules;
+  RowLimit limit;
+  std::vector<int> entry_points;
+  bool count = false;  // the first pass
+  bool split_matters = true;
+  std::vector<expr::ExprPtr> fits;
+  std::vector<std::string> fit_columns;
+  PieceWriter* writer = nullptr;
+  int rank = 0;
+
+  Status read_entry_point(int entry_point, PassFindings* found) const {
+    MILLSTREAM_ASSIGN(auto stream, source->open(entry_point));
+    SelectedRows selected;
+    std::vector<double> values;
+    for (int index = 0;; ++index) {
+      TraceSpan span("survey block", entry_point);
+      MILLSTREAM_ASSIGN(auto block, stream->next());
+      beat();
+      if (!block) return Status::OK();
+      const int64_t limit_here = limit.of(entry_point, index);
+      if (limit_here == 0) return Status::OK();
+      MILLSTREAM_TRY(rules.select(entry_point, *block, limit_here, &selected));
+      if (count) {
+        found->counts.push_back({.entry_point = entry_point,
+                                 .block = index,
+                                 .rows_read = block->rows_read,
+                                 .survived = block->rows->num_rows(),
+                                 .used = std::min(limit_here, block->rows->num_rows()),
+                                 .dropped = selected.dropped,
+                                 .train = selected.train_rows,
+                                 .valid = selected.valid_rows});
+      }
+      if (!fits.empty() && selected.train_rows > 0) {
+        BlockFits block_fits{entry_point, index, {}};
+        for (size_t i = 0; i < fits.size(); ++i) {
+          auto got = values_for_fit(*fits[i], *block->rows, selected, fit_columns[i], &values);
+          if (!got.ok()) return locate_error(got.status(), source->table(), entry_point, *block);
+          block_fits.moments.push_back(features::moments_of(values.data(), *got));
+        }
+        found->fits.push_back(std::move(block_fits));
+      }
+      if (writer != nullptr) {
+        const auto write = [&](const int32_t* rows, int64_t num_rows, std::vector<Piece>* pieces) -> Status {
+          if (num_rows == 0) return Status::OK();
+          Piece piece{.entry_point = entry_point, .block = index, .file = rank};
+          MILLSTREAM_TRY(writer->append(*block->rows, rows, num_rows, &piece));
+          pieces->push_back(std::move(piece));
+          return Status::OK();
+        };
+        MILLSTREAM_TRY(write(selected.all_train ? nullptr : selected.train.data(), selected.train_rows,
+                             &found->train_pieces));
+        MILLSTREAM_TRY(write(selected.valid.data(), selected.valid_rows, &found->valid_pieces));
+      }
+    }
+  }
+
+  // All of this rank's entry points. Of several errors the one that comes first in the data is returned, whatever
+  // the threads did: entry points before a failed one are still read.
+  Status run(int threads, PassFindings* found) const {
+    std::vector<PassFindings> findings(threads);
+    std::vector<Status> statuses(threads);
+    std::atomic<size_t> next{0};
+    std::atomic<int> failed_entry_point{INT32_MAX};
+    const auto work = [&](int thread) {
+      for (;;) {
+        const size_t i = next.fetch_add(1);
+        if (i >= entry_points.size() || entry_points[i] > failed_entry_point.load()) return;
+        const Status status = read_entry_point(entry_points[i], &findings[thread]);
+        if (status.ok()) continue;
+        int lowest = failed_entry_point.load();
+        while (entry_points[i] < lowest &&
+               !failed_entry_point.compare_exchange_weak(lowest, entry_points[i])) {
+        }
+        if (statuses[thread].ok() || reported_before(status, 0, statuses[thread], 0))
+          statuses[thread] = status;
+        return;
+      }
+    };
+    std::vector<std::thread> workers;
+    for (int i = 1; i < threads; ++i) workers.emplace_back(work, i);
+    work(0);
+    for (std::thread& worker : workers) worker.join();
+    Status first;
+    for (int i = 0; i < threads; ++i) {
+      if (!statuses[i].ok() && (first.ok() || reported_before(statuses[i], 0, first, 0))) first = statuses[i];
+      const auto append = [](auto& into, auto& from) {
+        into.insert(into.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
+      };
+      append(found->counts, findings[i].counts);
+      append(found->fits, findings[i].fits);
+      append(found->train_pieces, findings[i].train_pieces);
+      append(found->valid_pieces, findings[i].valid_pieces);
+    }
+    return first;
+  }
+};
+
+// Where the first `limit_rows` rows of the table end. Rank 0 reads up to there; that is little, or the limit is large
+// and everything is read twice, which is the price of trying out.
+Result<RowLimit> find_limit(comm::Job& job, const exec::BlockSource& source, int64_t limit_rows) {
+  RowLimit limit;
+  if (limit_rows <= 0) return limit;
+  Status status;
+  if (job.rank() == 0) {
+    status = [&]() -> Status {
+      int64_t left = limit_rows;
+      const int num_entry_points = static_cast<int>(source.table().entry_points().size());
+      for (int entry_point = 0; entry_point < num_entry_points; ++entry_point) {
+        MILLSTREAM_ASSIGN(auto stream, source.open(entry_point));
+        for (int index = 0;; ++index) {
+          MILLSTREAM_ASSIGN(auto block, stream->next());
+          beat();
+          if (!block) break;
+          if (block->rows->num_rows() >= left) {
+            limit = {entry_point, index, left};
+            return Status::OK();
+          }
+          left -= block->rows->num_rows();
+        }
+      }
+      return Status::OK();
+    }();
+  }
+  MILLSTREAM_TRY(job.agree(status));
+  MILLSTREAM_TRY(job.world().broadcast(&limit, sizeof(limit), 0));
+  return limit;
+}
+
+// A pass by all ranks: what all of them found, in block order.
+Result<PassFindings> run_pass(comm::Job& job, const TablePass& pass, int threads, PieceWriter* writer) {
+  PassFindings mine;
+  Status status = pass.run(threads, &mine);
+  if (status.ok() && writer != nullptr) {
+    auto bytes = writer->close();
+    if (bytes.ok()) mine.piece_bytes = *bytes;
+    status = bytes.status();
+  }
+  MILLSTREAM_TRY(job.agree(status));
+  MILLSTREAM_ASSIGN(const auto gathered, job.world().allgather_bytes(mine.encode()));
+  PassFindings all;
+  for (const std::string& bytes : gathered) {
+    MILLSTREAM_ASSIGN(PassFindings found, PassFindings::decode(bytes));
+    const auto append = [](auto& into, auto& from) {
+      into.insert(into.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
+    };
+    append(all.counts, found.counts);
+    append(all.fits, found.fits);
+    append(all.train_pieces, found.train_pieces);
+    append(all.valid_pieces, found.valid_pieces);
+  }
+  sort_by_block(all.counts);
+  sort_by_block(all.fits);
+  sort_by_block(all.train_pieces);
+  sort_by_block(all.valid_pieces);
+  return all;
+}
+
+std::string survey_key(const SurveyRequest& request) {
+  Digest key;
+  const auto add = [&](const std::string& text) {
+    key.add(fmt::format("{}:", text.size()));
+    key.add(text);
+  };
+  add(fmt::format("{} {:a} {} {}", kFormat, request.fraction, request.limit_rows, request.write_pieces));
+  add(request.plan->normal_form());
+  for (const exec::BlockSource* source : {request.train, request.valid}) {
+    if (source == nullptr) {
+      add("no validation query");
+      continue;
+    }
+    add(source->pipeline().normal_form());
+    for (const plan::SourceFile& file : source->table().files()) {
+      add(file.name);
+      add(file.fingerprint);
+    }
+  }
+  return key.hex();
+}
+
+Status check_counts(const TableCounts& counts, const char* which) {
+  if (counts.used > 0 && counts.rows_train > 0) return Status::OK();
+  if (counts.rows_read == 0) return failed_error("the {} query has no rows: its files hold none", which);
+  if (counts.survived == 0) {
+    return failed_error("the {} query has no rows: {} were read and the WHERE left none", which,
+                        counts.rows_read);
+  }
+  if (counts.dropped == counts.used) {
+    return failed_error(
+        "the {} query has no usable rows: of {} read the WHERE left {}, and all of them were dropped for "
+        "nulls (on_null = \"drop\")",
+        which, counts.rows_read, counts.survived);
+  }
+  return failed_error(
+      "no rows are left to train on: of {} read the WHERE left {}, {} were dropped for nulls and {} went "
+      "to validation",
+      counts.rows_read, counts.survived, counts.dropped, counts.rows_valid);
+}
+
+Result<std::vector<std::shared_ptr<PieceFile>>> open_pieces(const std::string& entry, const Survey& survey) {
+  std::vector<std::shared_ptr<PieceFile>> files;
+  for (int64_t i = 0; i < survey.num_piece_files; ++i) {
+    const std::string path = SurveyCache::piece_path(entry, static_cast<int>(i));
+    MILLSTREAM_ASSIGN(auto file, PieceFile::open(path));
+    if (file->size() != survey.piece_file_bytes[i]) {
+      return file_error("the cache file {} has {} bytes, {} were written", path, file->size(),
+                        survey.piece_file_bytes[i]);
+    }
+    files.push_back(std::move(file));
+  }
+  return files;
+}
+
+Status fit(features::FeaturePlan& plan, const Survey& survey) {
+  for (const auto& moments : survey.moments) MILLSTREAM_TRY(plan.provide(moments));
+  return Status::OK();
+}
+
+// Everything that reads the data; the result is the same on every rank.
+Result<Survey> survey_data(const SurveyRequest& request, PieceWriter* writer) {
+  comm::Job& job = *request.job;
+  Survey survey;
+  const auto read_table = [&](const exec::BlockSource& source, double fraction,
+                              bool is_train) -> Result<TableCounts> {
+    MILLSTREAM_ASSIGN(const RowLimit limit, find_limit(job, source, request.limit_rows));
+    const int num_entry_points = static_cast<int>(source.table().entry_points().size());
+    const int end = static_cast<int>(std::min<int64_t>(num_entry_points, int64_t{limit.entry_point} + 1));
+    TablePass pass{.source = &source,
+                   .rules = RowRules(source.table(), request.plan->rules(), fraction),
+                   .limit = limit,
+                   .entry_points = deal_entry_points(source, end, job.rank(), job.size()),
+                   .count = true,
+                   .writer = is_train ? writer : nullptr,
+                   .rank = job.rank()};
+    TableCounts counts;
+    for (int number = 0;; ++number) {
+      if (is_train) {
+        pass.fits = request.plan->pending();
+        pass.fit_columns = request.plan->pending_columns();
+      }
+      if (number > 0 && pass.fits.empty()) break;
+      MILLSTREAM_ASSIGN(PassFindings found, run_pass(job, pass, request.threads, pass.writer));
+      if (number == 0) {
+        counts.blocks = std::move(found.counts);
+        counts.index(num_entry_points);
+        MILLSTREAM_TRY(check_counts(counts, is_train ? "training" : "validation"));
+        if (is_train && writer != nullptr) {
+          survey.has_pieces = true;
+          survey.train_pieces = std::move(found.train_pieces);
+          survey.valid_pieces = std::move(found.valid_pieces);
+        }
+      }
+      if (!pass.fits.empty()) {
+        std::vector<features::Moments> moments(pass.fits.size());
+        for (const BlockFits& block : found.fits) {
+          for (size_t i = 0; i < moments.size(); ++i) features::merge_moments(moments[i], block.moments[i]);
+        }
+        MILLSTREAM_TRY(request.plan->provide(moments));
+        survey.moments.push_back(std::move(moments));
+      }
+      pass.count = false;
+      pass.writer = nullptr;
+    }
+    return counts;
+  };
+  MILLSTREAM_ASSIGN(survey.train, read_table(*request.train, request.fraction, true));
+  if (request.valid != nullptr) {
+    MILLSTREAM_ASSIGN(survey.valid, read_table(*request.valid, 0, false));
+  }
+  return survey;
+}
+
+}  // namespace
+
+void TableCounts::index(int num_entry_points) {
+  first_block.assign(num_entry_points + 1, 0);
+  train.assign(num_entry_points, 0);
+  valid.assign(num_entry_points, 0);
+  rows_read = survived = used = dropped = rows_train = rows_valid = 0;
+  for (const BlockCounts& block : blocks) {
+    ++first_block[block.entry_point + 1];
+    train[block.entry_point] += block.train;
+    valid[block.entry_point] += block.valid;
+    rows_read += block.rows_read;
+    survived += block.survived;
+    used += block.used;
+    dropped += block.dropped;
+    rows_train += block.train;
+    rows_valid += block.valid;
+  }
+  std::partial_sum(first_block.begin(), first_block.end(), first_block.begin());
+}
+
+bool wants_pieces(const plan::SourceTable& table, const LoaderConfig& config) {
+  if (config.shuffle != Shuffle::kWindow) return false;
+  const auto& entry_points = table.entry_points();
+  if (entry_points.size() >= kFewEntryPoints) return false;
+  int64_t rows = 0;
+  for (const plan::EntryPoint& entry : entry_points) {
+    // Where only reading tells (CSV) the bytes do: a row of text has hardly fewer than 16.
+    rows += entry.rows >= 0 ? entry.rows : entry.bytes / 16;
+  }
+  return rows > config.window;
+}
+
+std::string encode_survey(const Survey& survey) {
+  Encoder out;
+  out.value(kFormat);
+  out.value<int64_t>(static_cast<int64_t>(survey.train.train.size()));
+  out.values(survey.train.blocks);
+  out.value<uint8_t>(survey.valid.has_value());
+  if (survey.valid) {
+    out.value<int64_t>(static_cast<int64_t>(survey.valid->train.size()));
+    out.values(survey.valid->blocks);
+  }
+  out.value<uint64_t>(survey.moments.size());
+  for (const auto& moments : survey.moments) out.values(moments);
+  out.value<uint8_t>(survey.has_pieces);
+  encode_pieces(out, survey.train_pieces);
+  encode_pieces(out, survey.valid_pieces);
+  out.value(survey.num_piece_files);
+  out.values(survey.piece_file_bytes);
+  return out.take();
+}
+
+Result<Survey> decode_survey(std::string_view bytes) {
+  Decoder in(bytes);
+  Survey survey;
+  const auto bad = [] { return file_error("the survey in the cache has another format"); };
+  if (in.value<uint32_t>() != kFormat) return bad();
+  const auto counts = [&](TableCounts* table) {
+    const auto num_entry_points = in.value<int64_t>();
+    table->blocks = in.values<BlockCounts>();
+    if (!in.ok() || num_entry_points < 0 || num_entry_points > INT32_MAX) return false;
+    for (const BlockCounts& block : table->blocks) {
+      if (block.entry_point < 0 || block.entry_point >= num_entry_points) return false;
+    }
+    table->index(static_cast<int>(num_entry_points));
+    return true;
+  };
+  if (!counts(&survey.train)) return bad();
+  if (in.value<uint8_t>() != 0 && !counts(&survey.valid.emplace())) return bad();
+  const auto passes = in.value<uint64_t>();
+  for (uint64_t i = 0; i < passes && in.ok(); ++i) survey.moments.push_back(in.values<features::Moments>());
+  survey.has_pieces = in.value<uint8_t>() != 0;
+  survey.train_pieces = decode_pieces(in);
+  survey.valid_pieces = decode_pieces(in);
+  survey.num_piece_files = in.value<int64_t>();
+  survey.piece_file_bytes = in.values<int64_t>();
+  if (!in.done() || survey.num_piece_files != static_cast<int64_t>(survey.piece_file_bytes.size()))
+    return bad();
+  return survey;
+}
+
+Result<SurveyOutcome> run_survey(const SurveyRequest& request) {
+  comm::Job& job = *request.job;
+  set_phase("survey");
+  const SurveyCache cache(request.cache_directory);
+
+  // All ranks must mean the same data.
+  const std::string key = survey_key(request);
+  MILLSTREAM_ASSIGN(const auto keys, job.world().allgather_bytes(key));
+  for (int rank = 0; rank < job.size(); ++rank) {
+    if (keys[rank] != keys[0]) {
+      return file_error(
+          "rank {} sees other files than rank 0 under the same names: size, time or footer of one differs; "
+          "are they on a shared file system, and is nothing writing to them?",
+          rank);
+    }
+  }
+
+  SurveyOutcome outcome;
+  {
+    MILLSTREAM_ASSIGN(const std::string cached,
+                      job.world().broadcast_bytes(job.rank() == 0 ? cache.load(key) : "", 0));
+    if (!cached.empty()) {
+      auto survey = decode_survey(cached);
+      Status status = survey.status();
+      if (status.ok() && (survey->moments.size() != static_cast<size_t>(request.plan->num_passes()) ||
+                          survey->train.train.size() != request.train->table().entry_points().size())) {
+        status = file_error("the survey in the cache is of other data");
+      }
+      if (status.ok() && survey->has_pieces) {
+        auto files = open_pieces(cache.entry_path(key), *survey);
+        status = files.status();
+        if (files.ok()) outcome.piece_files = std::move(*files);
+      }
+      // One rank that can't use it is enough to survey again.
+      uint8_t usable = status.ok();
+      MILLSTREAM_TRY(job.world().all_reduce(&usable, 1, comm::DataType::kUInt8, comm::ReduceOp::kMin));
+      if (usable) {
+        MILLSTREAM_TRY(job.agree(fit(*request.plan, *survey)));
+        outcome.survey = std::move(*survey);
+        outcome.from_cache = true;
+        return outcome;
+      }
+      if (!status.ok())
+        notice_f("the survey in the cache at {} is not used: {}", cache.entry_path(key), status.message());
+      outcome.piece_files.clear();
+    }
+  }
+
+  // Rank 0 makes the new entry's folder; pieces need it, the survey alone can do without.
+  std::string temporary;
+  Status status;
+  if (job.rank() == 0) {
+    auto begun = cache.begin(key);
+    if (begun.ok()) temporary = *begun;
+    if (request.write_pieces) {
+      status = begun.status();
+    } else if (!begun.ok()) {
+      notice_f("the survey is not kept: {}", begun.status().message());
+    }
+  }
+  MILLSTREAM_TRY(job.agree(status));
+  MILLSTREAM_ASSIGN(temporary, job.world().broadcast_bytes(temporary, 0));
+  const auto survey_here = [&]() -> Result<SurveyOutcome> {
+    std::unique_ptr<PieceWriter> writer;
+    if (request.write_pieces) {
+      auto created = PieceWriter::create(SurveyCache::piece_path(temporary, job.rank()));
+      Status made = created.status();
+      if (!made.ok()) {
+        made = with_context(
+            made, fmt::format("rank {} can't write to the cache of rank 0 at {} (it must be one file "
+                              "system for all ranks; set $MILLSTREAM_CACHE)",
+                              job.rank(), cache.directory()));
+      } else {
+        writer = std::move(*created);
+      }
+      MILLSTREAM_TRY(job.agree(made));
+    }
+    MILLSTREAM_ASSIGN(outcome.survey, survey_data(request, writer.get()));
+    if (request.write_pieces) {
+      // Sizes as the files have them, seen from rank 0; every rank must see the same.
+      Survey& survey = outcome.survey;
+      survey.num_piece_files = job.size();
+      survey.piece_file_bytes.assign(job.size(), 0);
+      for (const auto* pieces : {&survey.train_pieces, &survey.valid_pieces}) {
+        for (const Piece& piece : *pieces) {
+          for (const PieceBatch& batch : piece.batches) {
+            int64_t& bytes = survey.piece_file_bytes[piece.file];
+            bytes = std::max(bytes, batch.offset + batch.bytes);
+          }
+        }
+      }
+      auto files = open_pieces(temporary, survey);
+      Status seen = files.status();
+      if (!seen.ok()) {
+        seen = with_context(
+            seen, fmt::format("rank {} can't see what the others wrote to the cache at {} (it must be one "
+                              "file system for all ranks; set $MILLSTREAM_CACHE)",
+                              job.rank(), cache.directory()));
+      } else {
+        outcome.piece_files = std::move(*files);
+      }
+      MILLSTREAM_TRY(job.agree(seen));
+    }
+    return std::move(outcome);
+  };
+  auto result = survey_here();
+  if (job.rank() == 0 && !temporary.empty()) {
+    if (result.ok()) {
+      const Status kept = cache.commit(key, temporary, encode_survey(result->survey));
+      if (kept.ok()) {
+        cache.trim(key);
+      } else {
+        cache.abandon(temporary);
+        notice_f("the survey is not kept: {}", kept.message());
+      }
+    } else {
+      cache.abandon(temporary);
+    }
+  }
+  return result;
+}
+
+}  // namespace millstream::loader

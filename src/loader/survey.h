@@ -1,0 +1,83 @@
+#pragma once
+// The first pass over the data: fits all statistics and counts, for every block, the rows that take part.
+//
+// 1. Entry points are dealt to ranks by bytes and to threads by a queue; what each block gave is gathered to every
+//    rank and put together in block order, so that nothing depends on who read what.
+// 2. With few entry points and shuffle = window the rows are written to the cache as pieces on the way
+//    (loader/pieces.h): they are the entry points of training then.
+// 3. The result is kept in the cache under a key of everything it depends on (loader/survey_cache.h).
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/job.h"
+#include "exec/block_source.h"
+#include "features/feature_plan.h"
+#include "loader/loader_config.h"
+#include "loader/pieces.h"
+#include "loader/row_rules.h"
+
+namespace millstream::loader {
+
+/// What the survey knows of one block.
+struct BlockCounts {
+  int32_t entry_point = 0;
+  int32_t block = 0;  ///< within the entry point
+  int64_t rows_read = 0;
+  int64_t survived = 0;  ///< the WHERE
+  int64_t used = 0;      ///< of them, within the limit on rows; decided before drop and split
+  int64_t dropped = 0;
+  int64_t train = 0;
+  int64_t valid = 0;
+};
+
+/// One table: the training query's or the validation query's.
+struct TableCounts {
+  std::vector<BlockCounts> blocks;    ///< by (entry point, block); entry points beyond the limit have none
+  std::vector<int64_t> first_block;   ///< by entry point, and one more: its blocks are [e, e + 1)
+  std::vector<int64_t> train, valid;  ///< rows by entry point
+  int64_t rows_read = 0, survived = 0, used = 0, dropped = 0, rows_train = 0, rows_valid = 0;
+  void index(int num_entry_points);  ///< fills all but `blocks`
+};
+
+struct Survey {
+  TableCounts train;
+  std::optional<TableCounts> valid;                     ///< of the validation query
+  std::vector<std::vector<features::Moments>> moments;  ///< by pass, for features::FeaturePlan::provide
+  bool has_pieces = false;
+  std::vector<Piece> train_pieces, valid_pieces;  ///< in block order, none of zero rows
+  int64_t num_piece_files = 0;
+  std::vector<int64_t> piece_file_bytes;
+};
+
+struct SurveyRequest {
+  comm::Job* job = nullptr;
+  const exec::BlockSource* train = nullptr;
+  const exec::BlockSource* valid = nullptr;  ///< or null
+  features::FeaturePlan* plan = nullptr;     ///< is fitted on return
+  double fraction = 0;
+  int64_t limit_rows = 0;
+  bool write_pieces = false;
+  std::string cache_directory;  ///< see LoaderConfig; empty: the default
+  int threads = 1;
+};
+
+struct SurveyOutcome {
+  Survey survey;
+  std::vector<std::shared_ptr<PieceFile>> piece_files;
+  bool from_cache = false;
+};
+
+/// Collective over the world, main threads; errors are agreed.
+Result<SurveyOutcome> run_survey(const SurveyRequest& request);
+
+/// Whether the rows shall be rewritten: a rule on data and recipe alone.
+bool wants_pieces(const plan::SourceTable& table, const LoaderConfig& config);
+
+/// As bytes and back, for the cache and between ranks.
+std::string encode_survey(const Survey& survey);
+Result<Survey> decode_survey(std::string_view bytes);
+
+}  // namespace millstream::loader

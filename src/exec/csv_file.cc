@@ -42,6 +42,11 @@ bool is_parsed_type(const arrow::DataType& type) {
   }
 }
 
+bool is_utf8(std::string_view text) {
+  static const bool initialized = (arrow::util::InitializeUTF8(), true);
+  return initialized && arrow::util::ValidateUTF8(text);
+}
+
 // A value for messages: short, and on one line.
 std::string shown(std::string_view text) {
   std::string out(text.substr(0, 40));
@@ -180,8 +185,7 @@ class CsvFile final : public DataFile, public std::enable_shared_from_this<CsvFi
         }
         any[c] = 1;
         if (candidates[c]) candidates[c] = csv_types_of(text, candidates[c]);
-        if (!candidates[c] && !arrow::util::ValidateUTF8(reinterpret_cast<const uint8_t*>(text.data()),
-                                                         static_cast<int64_t>(text.size()))) {
+        if (!candidates[c] && !is_utf8(text)) {
           return make_error(ErrorCategory::kData,
                             fmt::format("{}, line {}, column '{}': the text is not valid UTF-8", path_,
                                         records.line(), columns_[c].name));
@@ -206,8 +210,7 @@ class CsvFile final : public DataFile, public std::enable_shared_from_this<CsvFi
     for (size_t c = 0; c < fields.size(); ++c) {
       double number = 0;
       all_numbers = all_numbers && parse_csv_double(fields[c], &number);
-      if (!arrow::util::ValidateUTF8(reinterpret_cast<const uint8_t*>(fields[c].data()),
-                                     static_cast<int64_t>(fields[c].size()))) {
+      if (!is_utf8(fields[c])) {
         return data_error("{}, line {}: the name of column {} is not valid UTF-8", path_, records.line(),
                           c + 1);
       }

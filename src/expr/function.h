@@ -13,7 +13,7 @@
 //       f.doc = "Absolute value.";
 //       f.examples = {{"abs(-3)", "3"}};
 //       f.overloads = same_type<Abs, 1>(SignedIntegers{});
-//       return one(std::move(f));
+//       return define(std::move(f));
 //     }
 //
 // expr/kernel.h makes the vectorised loops from such bodies.

@@ -151,26 +151,6 @@ const std::string& zone_of(const arrow::DataType& type) {
   return static_cast<const arrow::TimestampType&>(type).timezone();
 }
 
-/// How welcome a type is as the target of an implicit conversion.
-int target_cost(const arrow::DataType& to) {
-  switch (to.id()) {
-    case arrow::Type::INT64:
-      return 101;
-    case arrow::Type::DOUBLE:
-      return 102;
-    case arrow::Type::INT32:
-      return 103;
-    case arrow::Type::DECIMAL128:
-      return 104;
-    case arrow::Type::TIMESTAMP:
-      return 120;
-    case arrow::Type::STRING:
-      return 149;
-    default:
-      return 110;
-  }
-}
-
 bool integer_widens(const arrow::DataType& from, const arrow::DataType& to) {
   bool from_signed = is_signed_integer_type(from), to_signed = is_signed_integer_type(to);
   if (from_signed == to_signed) return bit_width(from) < bit_width(to);
@@ -415,6 +395,25 @@ std::string sql_type_name(const arrow::DataType& type) {
   }
 }
 
+int conversion_target_cost(const arrow::DataType& to) {
+  switch (to.id()) {
+    case arrow::Type::INT64:
+      return 101;
+    case arrow::Type::DOUBLE:
+      return 102;
+    case arrow::Type::INT32:
+      return 103;
+    case arrow::Type::DECIMAL128:
+      return 104;
+    case arrow::Type::TIMESTAMP:
+      return 120;
+    case arrow::Type::STRING:
+      return 149;
+    default:
+      return 110;
+  }
+}
+
 std::optional<int> implicit_cast_cost(const arrow::DataType& from, const arrow::DataType& to) {
   if (from.Equals(to) || is_null_type(from)) return 0;
   bool allowed = false;
@@ -434,7 +433,7 @@ std::optional<int> implicit_cast_cost(const arrow::DataType& from, const arrow::
     allowed = is_timestamp_type(to) && zone_of(from).empty() >= zone_of(to).empty();
   }
   if (!allowed) return {};
-  return target_cost(to);
+  return conversion_target_cost(to);
 }
 
 TypePtr common_type(const TypePtr& a, const TypePtr& b) {

@@ -60,6 +60,9 @@ TypePtr decimal_of_integer(const arrow::DataType& type);
 /// order.
 std::optional<int> implicit_cast_cost(const arrow::DataType& from, const arrow::DataType& to);
 
+/// How welcome a type is as the target of an implicit conversion: lower is more.
+int conversion_target_cost(const arrow::DataType& to);
+
 /// The type to which values of both are converted to be compared, or to stand in one column; null where there
 /// is none. Both canonical.
 TypePtr common_type(const TypePtr& a, const TypePtr& b);

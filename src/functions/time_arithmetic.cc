@@ -1,0 +1,268 @@
+// Dates, timestamps and intervals in + - * /, and the functions that make intervals of numbers. An interval
+// is added months first, then days, then its time; a day that the month lacks becomes its last.
+
+#include <cmath>
+
+#include "expr/calendar.h"
+#include "expr/kernel.h"
+#include "functions/arithmetic.h"
+
+namespace millstream::functions {
+
+using namespace expr;
+
+namespace {
+
+template <class T>
+MILLSTREAM_BODY Checked<T> add_interval(int64_t micros, const Interval& interval, int sign) {
+  if (!is_finite_timestamp(micros)) return {T{micros}};
+  int64_t days = floor_div(micros, kMicrosPerDay);
+  const int64_t clock = floor_mod(micros, kMicrosPerDay);
+  if (interval.months) days = add_months(days, static_cast<int64_t>(sign) * interval.months);
+  days += static_cast<int64_t>(sign) * interval.days;
+  int64_t result;
+  bool overflow = __builtin_mul_overflow(days, kMicrosPerDay, &result);
+  overflow |= __builtin_add_overflow(result, clock, &result);
+  overflow |= __builtin_add_overflow(result, sign * (interval.nanos / 1000), &result);
+  return checked(T{result}, overflow || result < kTimestampMin || result > kTimestampMax,
+                 Failure::kOutOfRange);
+}
+
+MILLSTREAM_BODY int64_t midnight(Date date) {
+  if (!is_finite_date(date.days)) return date.days > 0 ? kTimestampInfinity : -kTimestampInfinity;
+  int64_t micros;
+  // Dates reach further than timestamps; the sum then is out of range.
+  if (__builtin_mul_overflow(int64_t{date.days}, kMicrosPerDay, &micros)) {
+    return date.days > 0 ? kTimestampMax : kTimestampMin;
+  }
+  return micros;
+}
+
+template <int kSign>
+struct ShiftTimestamp {
+  template <class T>
+  MILLSTREAM_BODY static Checked<T> body(T x, Interval interval) {
+    return add_interval<T>(x.micros, interval, kSign);
+  }
+  template <class T>
+  MILLSTREAM_BODY static Checked<T> body(Interval interval, T x) requires(!std::is_same_v<T, Interval>) {
+    return add_interval<T>(x.micros, interval, kSign);
+  }
+};
+template <int kSign>
+struct ShiftDate {
+  MILLSTREAM_BODY static Checked<Timestamp> body(Date x, Interval interval) {
+    return add_interval<Timestamp>(midnight(x), interval, kSign);
+  }
+  MILLSTREAM_BODY static Checked<Timestamp> body(Interval interval, Date x) {
+    return add_interval<Timestamp>(midnight(x), interval, kSign);
+  }
+};
+template <int kSign>
+struct ShiftTime {
+  MILLSTREAM_BODY static Time body(Time x, Interval interval) {
+    int64_t shift = kSign * (interval.nanos / 1000 % kMicrosPerDay);
+    return {floor_mod(x.micros + shift, kMicrosPerDay)};
+  }
+  MILLSTREAM_BODY static Time body(Interval interval, Time x) { return body(x, interval); }
+};
+
+template <int kSign>
+struct ShiftDays {
+  MILLSTREAM_BODY static Checked<Date> body(Date x, int32_t days) {
+    int64_t result = int64_t{x.days} + kSign * int64_t{days};
+    bool outside = !is_finite_date(x.days) || result < kDateMin || result > kDateMax;
+    return checked(Date{static_cast<int32_t>(result)}, outside, Failure::kOutOfRange);
+  }
+  MILLSTREAM_BODY static Checked<Date> body(int32_t days, Date x) { return body(x, days); }
+};
+
+struct DateAndTime {
+  MILLSTREAM_BODY static Checked<Timestamp> body(Date date, Time time) {
+    return add_interval<Timestamp>(midnight(date), Interval{0, 0, time.micros * 1000}, 1);
+  }
+  MILLSTREAM_BODY static Checked<Timestamp> body(Time time, Date date) { return body(date, time); }
+};
+
+struct DaysBetween {
+  MILLSTREAM_BODY static Checked<int64_t> body(Date a, Date b) {
+    return checked(int64_t{a.days} - b.days, !is_finite_date(a.days) || !is_finite_date(b.days),
+                   Failure::kOutOfRange);
+  }
+};
+
+struct Elapsed {
+  template <class T>
+  MILLSTREAM_BODY static Checked<Interval> body(T a, T b) {
+    int64_t micros;
+    bool overflow = __builtin_sub_overflow(a.micros, b.micros, &micros);
+    overflow |= !is_finite_timestamp(a.micros) || !is_finite_timestamp(b.micros);
+    Interval interval{0, static_cast<int32_t>(micros / kMicrosPerDay), micros % kMicrosPerDay * 1000};
+    return checked(interval, overflow, Failure::kOutOfRange);
+  }
+};
+
+template <int kSign>
+struct SumOfIntervals {
+  MILLSTREAM_BODY static Checked<Interval> body(Interval a, Interval b) {
+    Interval r{};
+    bool overflow;
+    if constexpr (kSign > 0) {
+      overflow = __builtin_add_overflow(a.months, b.months, &r.months);
+      overflow |= __builtin_add_overflow(a.days, b.days, &r.days);
+      overflow |= __builtin_add_overflow(a.nanos, b.nanos, &r.nanos);
+    } else {
+      overflow = __builtin_sub_overflow(a.months, b.months, &r.months);
+      overflow |= __builtin_sub_overflow(a.days, b.days, &r.days);
+      overflow |= __builtin_sub_overflow(a.nanos, b.nanos, &r.nanos);
+    }
+    return checked(r, overflow, Failure::kOverflow);
+  }
+};
+
+struct NegateInterval {
+  MILLSTREAM_BODY static Checked<Interval> body(Interval x) {
+    return SumOfIntervals<-1>::body(Interval{}, x);
+  }
+};
+
+/// A fraction of a month is days of a 30-day month, of a day a time.
+MILLSTREAM_BODY Checked<Interval> scaled(const Interval& x, double factor) {
+  double months = x.months * factor, days = x.days * factor,
+         micros = static_cast<double>(x.nanos / 1000) * factor;
+  double whole_months = std::trunc(months);
+  days += (months - whole_months) * static_cast<double>(kDaysPerMonth);
+  double whole_days = std::trunc(days);
+  micros = std::round(micros + (days - whole_days) * static_cast<double>(kMicrosPerDay));
+  constexpr double kInt32 = 2147483647.0, kMicros = 9.2e15;
+  bool inside =
+      std::abs(whole_months) <= kInt32 && std::abs(whole_days) <= kInt32 && std::abs(micros) <= kMicros;
+  if (!inside) return {Interval{}, Failure::kOverflow};
+  return {Interval{static_cast<int32_t>(whole_months), static_cast<int32_t>(whole_days),
+                   static_cast<int64_t>(micros) * 1000}};
+}
+
+struct ScaleInterval {
+  MILLSTREAM_BODY static Checked<Interval> body(Interval x, int64_t factor) {
+    Interval r{};
+    int64_t months, days;
+    bool overflow = __builtin_mul_overflow(int64_t{x.months}, factor, &months);
+    overflow |= __builtin_mul_overflow(int64_t{x.days}, factor, &days);
+    overflow |= __builtin_mul_overflow(x.nanos, factor, &r.nanos);
+    r.months = static_cast<int32_t>(months);
+    r.days = static_cast<int32_t>(days);
+    return checked(r, overflow || r.months != months || r.days != days, Failure::kOverflow);
+  }
+  MILLSTREAM_BODY static Checked<Interval> body(int64_t factor, Interval x) { return body(x, factor); }
+  MILLSTREAM_BODY static Checked<Interval> body(Interval x, double factor) { return scaled(x, factor); }
+  MILLSTREAM_BODY static Checked<Interval> body(double factor, Interval x) { return scaled(x, factor); }
+};
+
+struct DivideInterval {
+  MILLSTREAM_BODY static Checked<Interval> body(Interval x, double divisor) {
+    if (divisor == 0) return {Interval{}, Failure::kDivisionByZero};
+    return scaled(x, 1 / divisor);
+  }
+};
+
+/// Intervals of one unit.
+template <int64_t kMonths, int64_t kDays, int64_t kMicros>
+struct ToInterval {
+  MILLSTREAM_BODY static Checked<Interval> body(int64_t count) {
+    int64_t months, days, nanos;
+    bool overflow = __builtin_mul_overflow(count, kMonths, &months);
+    overflow |= __builtin_mul_overflow(count, kDays, &days);
+    overflow |= __builtin_mul_overflow(count, kMicros * 1000, &nanos);
+    Interval r{static_cast<int32_t>(months), static_cast<int32_t>(days), nanos};
+    return checked(r, overflow || r.months != months || r.days != days, Failure::kOverflow);
+  }
+};
+
+template <int64_t kMonths, int64_t kDays, int64_t kMicros>
+Function interval_maker(const char* name, const char* doc, const char* example, const char* result) {
+  Function f;
+  f.name = name;
+  f.doc = doc;
+  f.examples = {{example, result}};
+  f.overloads = {overload<ToInterval<kMonths, kDays, kMicros>, int64_t>()};
+  return f;
+}
+
+/// Seconds may have a fraction.
+struct ToSeconds {
+  MILLSTREAM_BODY static Checked<Interval> body(double seconds) {
+    double micros = std::round(seconds * kMicrosPerSecond);
+    bool inside = std::abs(micros) <= 9.2e15;
+    return checked(Interval{0, 0, inside ? static_cast<int64_t>(micros) * 1000 : 0}, !inside,
+                   Failure::kOverflow);
+  }
+};
+
+}  // namespace
+
+std::vector<Binding> time_additions() {
+  return {overload<ShiftDays<1>, Date, int32_t>(),
+          overload<ShiftDays<1>, int32_t, Date>(),
+          overload<ShiftDate<1>, Date, Interval>(),
+          overload<ShiftDate<1>, Interval, Date>(),
+          overload<ShiftTimestamp<1>, Timestamp, Interval>(),
+          overload<ShiftTimestamp<1>, Interval, Timestamp>(),
+          overload<ShiftTimestamp<1>, ZonedTimestamp, Interval>(),
+          overload<ShiftTimestamp<1>, Interval, ZonedTimestamp>(),
+          overload<ShiftTime<1>, Time, Interval>(),
+          overload<ShiftTime<1>, Interval, Time>(),
+          overload<DateAndTime, Date, Time>(),
+          overload<DateAndTime, Time, Date>(),
+          overload<SumOfIntervals<1>, Interval, Interval>()};
+}
+
+std::vector<Binding> time_subtractions() {
+  return {overload<DaysBetween, Date, Date>(),
+          overload<ShiftDays<-1>, Date, int32_t>(),
+          overload<Elapsed, Timestamp, Timestamp>(),
+          overload<Elapsed, ZonedTimestamp, ZonedTimestamp>(),
+          overload<ShiftDate<-1>, Date, Interval>(),
+          overload<ShiftTimestamp<-1>, Timestamp, Interval>(),
+          overload<ShiftTimestamp<-1>, ZonedTimestamp, Interval>(),
+          overload<ShiftTime<-1>, Time, Interval>(),
+          overload<SumOfIntervals<-1>, Interval, Interval>()};
+}
+
+std::vector<Binding> interval_products() {
+  return {overload<ScaleInterval, Interval, int64_t>(), overload<ScaleInterval, int64_t, Interval>(),
+          overload<ScaleInterval, Interval, double>(), overload<ScaleInterval, double, Interval>()};
+}
+
+std::vector<Binding> interval_quotients() {
+  return {overload<DivideInterval, Interval, double>()};
+}
+
+Binding interval_negation() {
+  return overload<NegateInterval, Interval>();
+}
+
+MILLSTREAM_FUNCTION(time_arithmetic) {
+  Function seconds;
+  seconds.name = "to_seconds";
+  seconds.doc = "An interval of so many seconds.";
+  seconds.examples = {{"to_seconds(90.5)", "00:01:30.5"}};
+  seconds.overloads = {overload<ToSeconds, double>()};
+  return define(
+      interval_maker<12, 0, 0>("to_years", "An interval of so many years.", "to_years(2)", "2 years"),
+      interval_maker<3, 0, 0>("to_quarters", "An interval of so many quarters.", "to_quarters(2)",
+                              "6 months"),
+      interval_maker<1, 0, 0>("to_months", "An interval of so many months.", "to_months(2)", "2 months"),
+      interval_maker<0, 7, 0>("to_weeks", "An interval of so many weeks.", "to_weeks(2)", "14 days"),
+      interval_maker<0, 1, 0>("to_days", "An interval of so many days.", "to_days(2)", "2 days"),
+      interval_maker<0, 0, kMicrosPerHour>("to_hours", "An interval of so many hours.", "to_hours(30)",
+                                           "30:00:00"),
+      interval_maker<0, 0, kMicrosPerMinute>("to_minutes", "An interval of so many minutes.", "to_minutes(5)",
+                                             "00:05:00"),
+      std::move(seconds),
+      interval_maker<0, 0, 1000>("to_milliseconds", "An interval of so many milliseconds.",
+                                 "to_milliseconds(1500)", "00:00:01.5"),
+      interval_maker<0, 0, 1>("to_microseconds", "An interval of so many microseconds.", "to_microseconds(5)",
+                              "00:00:00.000005"));
+}
+
+}  // namespace millstream::functions

@@ -14,8 +14,8 @@ struct RegressionSums {
   double mean = 0;     ///< of the true values
   double squares = 0;  ///< sum of their squared differences from `mean`
 
-  template <class T>
-  void add(const T* predicted, const T* actual, int64_t count, int64_t actual_stride = 1);
+  template <class P, class A>
+  void add(const P* predicted, const A* actual, int64_t count, int64_t actual_stride = 1);
   /// Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances"
   /// (1979).
   void merge(const RegressionSums& other);
@@ -25,8 +25,8 @@ struct RegressionSums {
   std::map<std::string, double> metrics() const;
 };
 
-template <class T>
-void RegressionSums::add(const T* predicted, const T* actual, int64_t count, int64_t actual_stride) {
+template <class P, class A>
+void RegressionSums::add(const P* predicted, const A* actual, int64_t count, int64_t actual_stride) {
   if (count == 0) return;
   RegressionSums part;
   part.rows = count;

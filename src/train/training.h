@@ -36,7 +36,8 @@ struct TrainSummary {
   double seconds_total = 0, seconds_survey = 0, seconds_to_first_batch = 0, seconds_training = 0;
   double rows_per_second = 0;  ///< training phase
   double wait_fraction = 0;    ///< mean over trainers
-  double loss_first = 0, loss_last = 0;
+  double loss_first = 0;       ///< mean of the first batch
+  double loss_last = 0;        ///< mean of the last twentieth of an epoch
   std::map<std::string, double> valid;
   int64_t peak_rss_bytes = 0;  ///< largest rank
   std::string bundle, run;
@@ -45,14 +46,18 @@ struct TrainSummary {
 
 /// Called a few times a second on the rank of trainer 0 (roles.trainers[0].rank), which need not be rank 0.
 struct TrainProgress {
-  int64_t epoch = 0, epochs = 0, step = 0, steps = 0, rows = 0;
+  int64_t epoch = 0, epochs = 0;  ///< from 0
+  int64_t step = 0, steps = 0;    ///< done of the epoch's
+  int64_t rows = 0;               ///< so far, all epochs
   double rows_per_second = 0, loss = 0, wait_fraction = 0, seconds_left = 0;
 };
 
 struct PredictJob {
   std::string bundle;
   std::vector<std::string> inputs;
-  std::string output;  ///< predict: NAME.parquet
+  /// predict: NAME.parquet with one column "prediction" (float32; float64 of a float64 model), one row an input row in
+  /// row order. Null only where a null input would have left the row out of training (on_null = "drop").
+  std::string output;
   bool overwrite = false;
   loader::LoaderConfig loader;
 };

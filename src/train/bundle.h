@@ -1,0 +1,62 @@
+#pragma once
+// What training leaves behind for prediction: a folder with
+//   bundle.json           query, input schema, fitted features, model description, counts, metrics
+//   weights.safetensors   the model's tensors
+// A bundle from a stranger is safe to open: nothing in it is code, every size is checked.
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "features/feature_spec.h"
+#include "plan/logical_plan.h"
+#include "train/config.h"
+#include "train/safetensors.h"
+
+namespace millstream::train {
+
+inline constexpr int64_t kBundleFormatVersion = 1;
+
+/// A column of the query's files.
+struct BundleInput {
+  std::string name;
+  std::string type;          ///< SQL's name of it: "DOUBLE"
+  bool for_features = true;  ///< false: only the filter or the target reads it (evaluate)
+};
+
+struct Bundle {
+  std::string millstream_version;
+  std::string query;             ///< as trained on; evaluate runs it on its inputs
+  std::string prediction_query;  ///< the columns that features need, without filter and target
+  std::string target;
+  features::OnNull on_null_target = features::OnNull::kError;
+  std::vector<BundleInput> inputs;
+  std::vector<features::FeatureSpec> features;
+  std::string fitted_json;  ///< features/fitted_json.h
+  ModelConfig model;
+  int64_t model_inputs = 0;
+  std::string precision;
+  std::string loss;
+  uint64_t seed = 0;
+  int64_t rows_train = 0, rows_valid = 0, epochs = 0, steps = 0, batch_size = 0;
+  std::map<std::string, double> metrics;  ///< of the bundled weights on the validation rows
+  SafeTensors weights;
+};
+
+/// Describes the pipeline's input to the bundle: inputs and prediction_query. `feature_columns` are the query's
+/// outputs that features read.
+Status describe_query(const plan::Pipeline& pipeline, const std::vector<std::string>& feature_columns,
+                      Bundle& bundle);
+
+/// Writes the folder `path`, whole or not at all.
+Status write_bundle(const std::string& path, const Bundle& bundle);
+/// Errors: missing or not a bundle (file), written by a newer Millstream, damaged (data); all name the file.
+Result<Bundle> read_bundle(const std::string& path);
+
+/// The bundle's two files as one piece of text and back, for other ranks.
+std::string encode_bundle(const Bundle& bundle);
+Result<Bundle> decode_bundle(const std::string& bytes);
+
+}  // namespace millstream::train

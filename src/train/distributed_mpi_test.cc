@@ -1,0 +1,141 @@
+// Gradients and weights of T trainers against one process that sees whole batches.
+#include <numeric>
+
+#include <gtest/gtest.h>
+
+#include "comm/mpi_test.h"
+#include "train/distributed.h"
+#include "train/optimizer.h"
+#include "train/process_group.h"
+
+namespace millstream::train {
+namespace {
+
+using comm::test_job;
+
+c10::intrusive_ptr<c10d::ProcessGroup> group_of(int trainers) {
+  std::vector<int> ranks(static_cast<size_t>(trainers));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  auto communicator = test_job().make_communicator(ranks);
+  EXPECT_TRUE(communicator.ok()) << communicator.status().ToString();
+  if (!communicator.ok() || !*communicator) return nullptr;
+  return make_process_group(std::move(communicator).ValueUnsafe(), "test");
+}
+
+/// Batch number `step`: the same on every rank.
+std::pair<at::Tensor, at::Tensor> batch_of(int step, int64_t rows, int64_t inputs) {
+  const auto options = at::TensorOptions(at::kDouble);
+  at::Tensor features =
+      at::arange(rows * inputs, options).add(1000.0 * step).mul(0.37).sin().view({rows, inputs});
+  at::Tensor target = features.sum(1).mul(0.5).add(at::arange(rows, options).mul(0.11).cos());
+  return {features, target};
+}
+
+/// Trainer t's rows of n: the loader's shares.
+std::pair<int64_t, int64_t> share(int trainer, int trainers, int64_t rows) {
+  return {trainer * rows / trainers, (trainer + 1) * rows / trainers};
+}
+
+void step(DistributedDataParallel& parallel, Model& model, const at::Tensor& features,
+          const at::Tensor& target, int64_t begin, int64_t end) {
+  const at::Tensor loss = at::mse_loss(model.forward(features.slice(0, begin, end)),
+                                       target.slice(0, begin, end), at::Reduction::Sum);
+  parallel.backward(loss * parallel.loss_scale(features.size(0)));
+}
+
+void expect_close(const at::Tensor& mine, const at::Tensor& reference, const std::string& what) {
+  const double scale = reference.abs().max().item<double>();
+  EXPECT_LE((mine - reference).abs().max().item<double>(), 1e-9 * scale) << what;
+}
+
+TEST(DistributedDataParallel, GradientsAreThoseOfTheWholeBatch) {
+  const int trainers = test_job().size(), trainer = test_job().rank();
+  auto group = group_of(trainers);
+  // Two layers a bucket or so, and batches of which some trainers get nothing.
+  for (const DistributedOptions options : {DistributedOptions{}, DistributedOptions{256, 4096}}) {
+    auto model = *make_model({"mlp", {64, 32}}, 8, at::kDouble, 3);
+    auto whole = *make_model({"mlp", {64, 32}}, 8, at::kDouble, 3);
+    auto parallel = *DistributedDataParallel::make(*model, group, options);
+    auto alone = *DistributedDataParallel::make(*whole, nullptr);
+    EXPECT_EQ(parallel->trainers(), trainers);
+    for (const int64_t rows : {1, 2, 3, 5, 64, 257}) {
+      const auto [features, target] = batch_of(static_cast<int>(rows), rows, 8);
+      const auto [begin, end] = share(trainer, trainers, rows);
+      step(*parallel, *model, features, target, begin, end);
+      step(*alone, *whole, features, target, 0, rows);
+      for (size_t i = 0; i < model->parameters().size(); ++i)
+        expect_close(model->parameters()[i].tensor.grad(), whole->parameters()[i].tensor.grad(),
+                     model->parameters()[i].name + " with " + std::to_string(rows) + " rows");
+      parallel->clear_gradients();
+      alone->clear_gradients();
+    }
+  }
+}
+
+TEST(DistributedDataParallel, HundredStepsGiveTheSameWeights) {
+  const int trainers = test_job().size(), trainer = test_job().rank();
+  auto group = group_of(trainers);
+  for (const char* kind : {"adam", "adamw", "sgd"}) {
+    TrainConfig config;
+    config.optimizer = kind;
+    config.weight_decay = 0.01;
+    config.momentum = config.optimizer == "sgd" ? 0.9 : 0;
+    auto model = *make_model({"mlp", {16}}, 4, at::kDouble, 1);
+    auto whole = *make_model({"mlp", {16}}, 4, at::kDouble, 1);
+    auto parallel = *DistributedDataParallel::make(*model, group);
+    auto alone = *DistributedDataParallel::make(*whole, nullptr);
+    auto optimizer = *make_optimizer(config, model->parameters()),
+         reference = *make_optimizer(config, whole->parameters());
+    for (int number = 0; number < 100; ++number) {
+      const int64_t rows = number % 10 == 9 ? 2 : 48;  // the last batch of an epoch is small
+      const auto [features, target] = batch_of(number, rows, 4);
+      const auto [begin, end] = share(trainer, trainers, rows);
+      step(*parallel, *model, features, target, begin, end);
+      step(*alone, *whole, features, target, 0, rows);
+      optimizer->step();
+      reference->step();
+      parallel->clear_gradients();
+      alone->clear_gradients();
+    }
+    for (size_t i = 0; i < model->parameters().size(); ++i)
+      expect_close(model->parameters()[i].tensor.detach(), whole->parameters()[i].tensor.detach(),
+                   std::string(kind) + " " + model->parameters()[i].name);
+  }
+}
+
+TEST(DistributedDataParallel, StartsFromTheFirstTrainersWeights) {
+  auto group = group_of(test_job().size());
+  auto model = *make_model({"mlp", {8}}, 4, at::kFloat, static_cast<uint64_t>(test_job().rank()));
+  auto first = *make_model({"mlp", {8}}, 4, at::kFloat, 0);
+  auto parallel = *DistributedDataParallel::make(*model, group);
+  for (size_t i = 0; i < model->parameters().size(); ++i) {
+    EXPECT_TRUE(model->parameters()[i].tensor.equal(first->parameters()[i].tensor));
+    EXPECT_FALSE(model->parameters()[i].tensor.grad().defined());  // the pass over an empty batch leaves none
+  }
+}
+
+TEST(DistributedDataParallel, DifferentModelsAreAnErrorOnEveryRank) {
+  if (test_job().size() < 2) GTEST_SKIP() << "needs two trainers";
+  auto group = group_of(test_job().size());
+  auto model = *make_model({"mlp", {test_job().rank() == 1 ? 9 : 8}}, 4, at::kFloat, 0);
+  const auto parallel = DistributedDataParallel::make(*model, group);
+  EXPECT_EQ(
+      parallel.status().message(),
+      "the trainers have different models: trainer 1 has 'layers.0.weight Float [9, 4]' where trainer 0 has "
+      "'layers.0.weight Float [8, 4]'");
+}
+
+TEST(DistributedDataParallel, ASubsetOfTheRanksTrains) {
+  if (test_job().size() < 3) GTEST_SKIP() << "needs three ranks";
+  auto group = group_of(2);
+  if (!group) return;
+  auto model = *make_model({"mlp", {8}}, 4, at::kDouble, 0);
+  auto parallel = *DistributedDataParallel::make(*model, group);
+  const auto [features, target] = batch_of(0, 10, 4);
+  const auto [begin, end] = share(test_job().rank(), 2, 10);
+  step(*parallel, *model, features, target, begin, end);
+  EXPECT_TRUE(model->parameters()[0].tensor.grad().defined());
+}
+
+}  // namespace
+}  // namespace millstream::train

@@ -1,0 +1,437 @@
+// predict and evaluate: a bundle's query, transforms and model over other files.
+//
+// Entry points are dealt to the threads of all ranks in rounds, in order; each is scored by one thread. predict
+// gathers a round's predictions and rank 0 writes them in order, so that memory is bounded by a round; evaluate
+// merges sums in the order of entry points, so that its numbers do not depend on the number of ranks and threads.
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <thread>
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include "base/cpu_share.h"
+#include "base/interrupt.h"
+#include "base/progress.h"
+#include "base/trace.h"
+#include "exec/block_source.h"
+#include "exec/parquet_writer.h"
+#include "expr/type.h"
+#include "features/feature_plan.h"
+#include "features/fitted_json.h"
+#include "features/row_packer.h"
+#include "loader/row_rules.h"
+#include "plan/planner.h"
+#include "train/bundle.h"
+#include "train/library_functions.h"
+#include "train/metrics.h"
+#include "train/model.h"
+#include "train/torch_error.h"
+
+namespace millstream::train {
+namespace {
+
+constexpr int64_t kForwardRows = 16 * 1024;
+
+/// Everything that turns the blocks of the inputs into predictions. Immutable once made; used by several threads.
+struct Scorer {
+  Bundle bundle;
+  std::unique_ptr<Model> model;
+  std::unique_ptr<exec::BlockSource> source;
+  std::optional<features::RowPacker> packer;
+  std::unique_ptr<loader::RowRules> rules;
+  bool with_target = false;
+};
+
+/// Predictions of one block, and what they were compared with.
+struct ScoredBlock {
+  std::vector<double> predictions;  ///< float32 models: floats, exactly
+  std::vector<uint8_t> present;     ///< a row each; empty: all. Rows that on_null = drop leaves out have none
+  RegressionSums sums;
+};
+
+Result<Bundle> read_on_rank_0(comm::Job& job, const std::string& path) {
+  Result<Bundle> bundle = Bundle();
+  std::string bytes;
+  if (job.rank() == 0) {
+    bundle = read_bundle(path);
+    if (bundle.ok()) bytes = encode_bundle(*bundle);
+  }
+  MILLSTREAM_TRY(job.agree(bundle.status()));
+  MILLSTREAM_ASSIGN(bytes, job.world().broadcast_bytes(bytes, 0));
+  return decode_bundle(bytes);
+}
+
+/// Types that can stand in one column of a table (design, section 4).
+bool can_unify(const arrow::DataType& a, const arrow::DataType& b) {
+  if (a.Equals(b) || expr::is_null_type(a) || expr::is_null_type(b)) return true;
+  if (expr::is_numeric_type(a) && expr::is_numeric_type(b)) return true;
+  return expr::is_timestamp_type(a) && expr::is_timestamp_type(b) &&
+         expr::is_timestamp_with_zone_type(a) == expr::is_timestamp_with_zone_type(b);
+}
+
+std::string name_files(const plan::SourceTable& table) {
+  const auto& files = table.files();
+  if (files.empty()) return "the input";
+  return files.size() == 1 ? files[0].path : fmt::format("{} and {} more", files[0].path, files.size() - 1);
+}
+
+Status check_inputs(const plan::SourceTable& table, const Bundle& bundle, bool with_target) {
+  for (const BundleInput& input : bundle.inputs) {
+    if (!with_target && !input.for_features) continue;
+    const char* reader = input.for_features ? "features" : "filter or target";
+    MILLSTREAM_ASSIGN(const expr::TypePtr recorded, expr::parse_type(input.type));
+    std::shared_ptr<arrow::Field> found;
+    for (const auto& field : table.schema()->fields())
+      if (std::equal(field->name().begin(), field->name().end(), input.name.begin(), input.name.end(),
+                     [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); }))
+        found = field;
+    if (!found)
+      return data_error("{} has no column '{}': the bundle's {} need it, with type {}", name_files(table),
+                        input.name, reader, input.type);
+    if (!can_unify(*found->type(), *recorded))
+      return data_error("column '{}' of {} is {}: the bundle's {} need a type that goes with {}", input.name,
+                        name_files(table), expr::sql_type_name(*found->type()), reader, input.type);
+  }
+  return Status::OK();
+}
+
+Result<std::unique_ptr<Scorer>> make_scorer(Bundle bundle, plan::Catalog& catalog, const PredictJob& work,
+                                            bool with_target) {
+  auto scorer = std::make_unique<Scorer>();
+  scorer->with_target = with_target;
+  // Types that differ from the recorded ones give query errors that would blame a query nobody sees: check first.
+  std::error_code ignored;
+  const std::string here = std::filesystem::current_path(ignored).string();
+  MILLSTREAM_ASSIGN(const auto table, catalog.open({work.inputs, here, {}}));
+  MILLSTREAM_TRY(check_inputs(*table, bundle, with_target));
+
+  std::vector<std::string> columns;
+  for (const features::FeatureSpec& spec : bundle.features)
+    columns.insert(columns.end(), spec.columns.begin(), spec.columns.end());
+  if (with_target) columns.push_back(bundle.target);
+  MILLSTREAM_ASSIGN(
+      const plan::NodePtr plan,
+      plan::plan_query(with_target ? bundle.query : bundle.prediction_query, catalog,
+                       {fmt::format("the query of bundle {}", work.bundle), here, work.inputs}));
+  MILLSTREAM_ASSIGN(plan::Pipeline pipeline, plan::to_pipeline(plan));
+  MILLSTREAM_ASSIGN(pipeline, plan::select_outputs(pipeline, columns));
+
+  MILLSTREAM_ASSIGN(const features::Fitted fitted,
+                    features::fitted_from_json(bundle.fitted_json, pipeline.schema));
+  if (static_cast<int64_t>(fitted.columns.size()) != bundle.model_inputs)
+    return data_error("the bundle {} is damaged: its features make {} columns and its model takes {}",
+                      work.bundle, fitted.columns.size(), bundle.model_inputs);
+  MILLSTREAM_ASSIGN(auto packer, features::RowPacker::make(fitted, with_target ? bundle.target : ""));
+  scorer->packer.emplace(std::move(packer));
+
+  MILLSTREAM_ASSIGN(const auto type, scalar_type(bundle.precision));
+  // The weights' sizes are checked against the description before anything of that size is allocated.
+  int64_t weight_bytes = 0, expected = 0, from = bundle.model_inputs;
+  for (const StoredTensor& tensor : bundle.weights.tensors)
+    weight_bytes += static_cast<int64_t>(tensor.bytes.size());
+  for (size_t i = 0; i <= bundle.model.hidden.size(); ++i) {
+    const int64_t to = i < bundle.model.hidden.size() ? bundle.model.hidden[i] : 1;
+    if (__builtin_add_overflow(expected, (from + 1) * to * (type == at::kDouble ? 8 : 4), &expected))
+      expected = -1;
+    from = to;
+  }
+  if (expected != weight_bytes)
+    return data_error(
+        "the bundle {} is damaged: its model has {} bytes of weights and weights.safetensors {}", work.bundle,
+        expected, weight_bytes);
+  MILLSTREAM_ASSIGN(scorer->model, make_model(bundle.model, bundle.model_inputs, type, 0));
+  const Status loaded = scorer->model->load(bundle.weights.tensors);
+  if (!loaded.ok()) return with_context(loaded, fmt::format("the bundle {} is damaged", work.bundle));
+
+  // The same rules as in training: what may be null, and what leaves a row out.
+  std::vector<features::RawColumnRule> rules;
+  if (with_target) {
+    MILLSTREAM_ASSIGN(
+        const auto feature_plan,
+        features::FeaturePlan::make(*pipeline.schema, bundle.features, bundle.target, bundle.on_null_target));
+    rules = feature_plan.rules();
+  } else {
+    int column = 0;
+    for (const features::FeatureSpec& spec : bundle.features) {
+      bool filled = false;
+      for (const features::StepSpec& step : spec.steps) filled = filled || step.name == "fill_null";
+      for (size_t i = 0; i < spec.columns.size(); ++i)
+        rules.push_back({column++, filled, false, spec.on_null});
+    }
+  }
+  scorer->source = std::make_unique<exec::BlockSource>(std::move(pipeline));
+  scorer->rules = std::make_unique<loader::RowRules>(scorer->source->table(), std::move(rules), 0.0);
+  scorer->bundle = std::move(bundle);
+  return scorer;
+}
+
+/// The model over packed rows: appends to `predictions`, and compares with the target where there is one.
+void forward(const Scorer& scorer, const float* packed, int64_t rows, std::vector<double>& predictions,
+             RegressionSums& sums) {
+  const int64_t stride = scorer.packer->row_floats(), inputs = scorer.packer->num_features();
+  at::Tensor features =
+      at::from_blob(const_cast<float*>(packed), {rows, inputs}, {stride, 1}, at::TensorOptions(at::kFloat));
+  if (scorer.model->type() != at::kFloat) features = features.to(scorer.model->type());
+  const at::Tensor predicted = scorer.model->forward(features).to(at::kDouble).contiguous();
+  const double* values = predicted.const_data_ptr<double>();
+  predictions.insert(predictions.end(), values, values + rows);
+  if (!scorer.with_target) return;
+  std::vector<double> actual(static_cast<size_t>(rows));
+  for (int64_t i = 0; i < rows; ++i) actual[static_cast<size_t>(i)] = packed[i * stride + inputs];
+  sums.add(values, actual.data(), rows);
+}
+
+Result<ScoredBlock> score_block(const Scorer& scorer, int entry_point, const exec::BlockRows& block,
+                                loader::SelectedRows& selected, std::vector<float>& packed) {
+  ScoredBlock scored;
+  const int64_t rows = block.rows->num_rows();
+  MILLSTREAM_TRY(scorer.rules->select(entry_point, block, rows, &selected));
+  const int64_t kept = selected.train_rows;
+  scored.predictions.reserve(static_cast<size_t>(kept));
+  for (int64_t begin = 0; begin < kept; begin += kForwardRows) {
+    const int64_t count = std::min(kForwardRows, kept - begin);
+    packed.resize(static_cast<size_t>(count * scorer.packer->row_floats()));
+    Status status;
+    if (selected.all_train) {
+      const auto slice = block.rows->Slice(begin, count);
+      status = scorer.packer->pack(*slice, nullptr, count, packed.data());
+      if (auto position = error_position(status)) {  // a row of the slice
+        position->row += begin;
+        status = with_category(status, error_category(status), position);
+      }
+    } else {
+      status = scorer.packer->pack(*block.rows, selected.train.data() + begin, count, packed.data());
+    }
+    if (!status.ok()) return loader::locate_error(status, scorer.source->table(), entry_point, block);
+    forward(scorer, packed.data(), count, scored.predictions, scored.sums);
+  }
+  if (!selected.all_train && kept < rows) {
+    // Room for the rows that were left out.
+    scored.present.assign(static_cast<size_t>(rows), 0);
+    std::vector<double> all(static_cast<size_t>(rows), 0);
+    for (int64_t i = 0; i < kept; ++i) {
+      const auto row = static_cast<size_t>(selected.train[static_cast<size_t>(i)]);
+      scored.present[row] = 1;
+      all[row] = scored.predictions[static_cast<size_t>(i)];
+    }
+    scored.predictions = std::move(all);
+  }
+  return scored;
+}
+
+/// Scores an entry point; `take` gets its blocks in order.
+Status score_entry_point(comm::Job& job, const Scorer& scorer, int entry_point,
+                         const std::function<void(ScoredBlock)>& take) {
+  return catch_torch("predicting", [&]() -> Status {
+    const at::NoGradGuard no_grad;
+    MILLSTREAM_ASSIGN(const auto stream, scorer.source->open(entry_point));
+    loader::SelectedRows selected;
+    std::vector<float> packed;
+    for (;;) {
+      TraceSpan span("predict block", entry_point);
+      MILLSTREAM_TRY(interrupt_status());
+      if (job.failed()) return job.failure();
+      MILLSTREAM_ASSIGN(const auto block, stream->next());
+      if (!block) return Status::OK();
+      MILLSTREAM_ASSIGN(auto scored, score_block(scorer, entry_point, *block, selected, packed));
+      take(std::move(scored));
+      beat();
+    }
+  });
+}
+
+int threads_of(const comm::Job& job, const PredictJob& work) {
+  const int threads = work.loader.threads > 0 ? work.loader.threads
+                                              : job.topology().ranks[static_cast<size_t>(job.rank())].threads;
+  return std::max(1, threads);
+}
+
+/// Runs body(0 … count-1) on threads of their own; the first failure by number.
+Status on_threads(int count, const std::function<Status(int)>& body) {
+  std::vector<Status> statuses(static_cast<size_t>(count));
+  std::vector<std::thread> threads;
+  for (int i = 1; i < count; ++i)
+    threads.emplace_back([&, i] { statuses[static_cast<size_t>(i)] = body(i); });
+  if (count > 0) statuses[0] = body(0);
+  for (std::thread& thread : threads) thread.join();
+  size_t best = 0;
+  for (size_t i = 1; i < statuses.size(); ++i)
+    if (!statuses[i].ok() && (statuses[best].ok() || reported_before(statuses[i], 0, statuses[best], 0)))
+      best = i;
+  return statuses.empty() ? Status::OK() : statuses[best];
+}
+
+/// How the entry points are dealt: in rounds of `width`, this rank's threads being [first, first + threads) of them.
+struct Deal {
+  int width = 0, first = 0, threads = 0;
+};
+Result<Deal> make_deal(comm::Job& job, int threads) {
+  std::vector<int> all(static_cast<size_t>(job.size()));
+  MILLSTREAM_TRY(job.world().all_gather(&threads, sizeof threads, all.data()));
+  Deal deal;
+  deal.threads = threads;
+  for (int rank = 0; rank < job.size(); ++rank) {
+    if (rank == job.rank()) deal.first = deal.width;
+    deal.width += all[static_cast<size_t>(rank)];
+  }
+  return deal;
+}
+
+Result<std::unique_ptr<Scorer>> open_scorer(comm::Job& job, plan::Catalog& catalog, const PredictJob& work,
+                                            bool with_target) {
+  MILLSTREAM_ASSIGN(Bundle bundle, read_on_rank_0(job, work.bundle));
+  Result<std::unique_ptr<Scorer>> scorer = catch_torch(
+      "opening the bundle", [&] { return make_scorer(std::move(bundle), catalog, work, with_target); });
+  MILLSTREAM_TRY(job.agree(scorer.status()));
+  at::set_num_threads(1);  // threads score entry points side by side
+  return scorer;
+}
+
+/// A round's predictions of one entry point as bytes: count, whether some are absent, values, flags.
+std::string encode_predictions(const std::vector<ScoredBlock>& blocks) {
+  std::string out;
+  for (const ScoredBlock& block : blocks) {
+    const uint64_t head[2] = {block.predictions.size(), block.present.empty() ? 0u : 1u};
+    out.append(reinterpret_cast<const char*>(head), sizeof head);
+    out.append(reinterpret_cast<const char*>(block.predictions.data()),
+               block.predictions.size() * sizeof(double));
+    out.append(reinterpret_cast<const char*>(block.present.data()), block.present.size());
+  }
+  return out;
+}
+
+class PredictionFile {
+ public:
+  PredictionFile(std::unique_ptr<exec::ParquetFileWriter> writer, std::shared_ptr<arrow::Schema> schema)
+      : writer_(std::move(writer)), schema_(std::move(schema)) {}
+
+  Status write(std::string_view bytes) {
+    while (!bytes.empty()) {
+      uint64_t head[2];
+      std::memcpy(head, bytes.data(), sizeof head);
+      bytes.remove_prefix(sizeof head);
+      std::vector<double> values(head[0]);
+      std::memcpy(values.data(), bytes.data(), head[0] * sizeof(double));
+      bytes.remove_prefix(head[0] * sizeof(double));
+      const auto* present = head[1] != 0 ? reinterpret_cast<const uint8_t*>(bytes.data()) : nullptr;
+      if (present != nullptr) bytes.remove_prefix(head[0]);
+      std::shared_ptr<arrow::Array> column;
+      if (schema_->field(0)->type()->id() == arrow::Type::DOUBLE) {
+        arrow::DoubleBuilder builder;
+        MILLSTREAM_TRY(builder.AppendValues(values.data(), static_cast<int64_t>(values.size()), present));
+        MILLSTREAM_TRY(builder.Finish(&column));
+      } else {
+        const std::vector<float> narrow(values.begin(), values.end());
+        arrow::FloatBuilder builder;
+        MILLSTREAM_TRY(builder.AppendValues(narrow.data(), static_cast<int64_t>(narrow.size()), present));
+        MILLSTREAM_TRY(builder.Finish(&column));
+      }
+      MILLSTREAM_TRY(writer_->write(*arrow::RecordBatch::Make(schema_, column->length(), {column})));
+    }
+    return Status::OK();
+  }
+  Status close() { return writer_->close(); }
+  int64_t rows() const { return writer_->rows_written(); }
+
+ private:
+  std::unique_ptr<exec::ParquetFileWriter> writer_;
+  std::shared_ptr<arrow::Schema> schema_;
+};
+
+/// Scores and writes round after round; stops at this rank's or a peer's failure.
+Status predict_rounds(comm::Job& job, const Scorer& scorer, const Deal& deal, PredictionFile* file) {
+  const int entry_points = static_cast<int>(scorer.source->table().entry_points().size());
+  for (int begin = 0; begin < entry_points; begin += deal.width) {
+    std::vector<std::string> parts(static_cast<size_t>(deal.threads));
+    MILLSTREAM_TRY(on_threads(deal.threads, [&](int thread) -> Status {
+      const int entry_point = begin + deal.first + thread;
+      if (entry_point >= entry_points) return Status::OK();
+      std::vector<ScoredBlock> blocks;
+      MILLSTREAM_TRY(score_entry_point(job, scorer, entry_point,
+                                       [&](ScoredBlock block) { blocks.push_back(std::move(block)); }));
+      parts[static_cast<size_t>(thread)] = encode_predictions(blocks);
+      return Status::OK();
+    }));
+    std::string mine;
+    for (std::string& part : parts) mine += std::exchange(part, {});
+    if (job.size() == 1) {
+      MILLSTREAM_TRY(file->write(mine));
+      continue;
+    }
+    MILLSTREAM_ASSIGN(const auto all, job.world().allgather_bytes(mine));
+    if (file == nullptr) continue;
+    for (const std::string& bytes : all) MILLSTREAM_TRY(file->write(bytes));
+  }
+  return Status::OK();
+}
+
+}  // namespace
+
+Result<int64_t> predict(comm::Job& job, plan::Catalog& catalog, const PredictJob& work) {
+  MILLSTREAM_TRY(
+      job.agree(job.rank() == 0 ? exec::check_output_path(work.output, work.overwrite) : Status::OK()));
+  MILLSTREAM_ASSIGN(const auto scorer, open_scorer(job, catalog, work, /*with_target=*/false));
+  MILLSTREAM_ASSIGN(const Deal deal, make_deal(job, threads_of(job, work)));
+  set_phase("predicting");
+
+  Status status;
+  std::optional<PredictionFile> file;
+  if (job.rank() == 0) {
+    const auto schema = arrow::schema({arrow::field(
+        "prediction", scorer->bundle.precision == "float64" ? arrow::float64() : arrow::float32())});
+    auto writer = exec::ParquetFileWriter::open(work.output, schema, {.overwrite = work.overwrite});
+    status = writer.status();
+    if (status.ok()) file.emplace(std::move(writer).ValueUnsafe(), schema);
+  }
+  if (status.ok()) status = predict_rounds(job, *scorer, deal, file ? &*file : nullptr);
+  if (!status.ok()) job.fail(status);
+  MILLSTREAM_TRY(job.agree(status));
+  int64_t rows = 0;
+  if (file) {
+    status = file->close();
+    rows = file->rows();
+  }
+  MILLSTREAM_TRY(job.agree(status));
+  MILLSTREAM_TRY(job.world().broadcast(&rows, sizeof rows, 0));
+  return rows;
+}
+
+Result<EvaluateSummary> evaluate(comm::Job& job, plan::Catalog& catalog, const PredictJob& work) {
+  MILLSTREAM_ASSIGN(const auto scorer, open_scorer(job, catalog, work, /*with_target=*/true));
+  MILLSTREAM_ASSIGN(const Deal deal, make_deal(job, threads_of(job, work)));
+  set_phase("evaluating");
+
+  const int entry_points = static_cast<int>(scorer->source->table().entry_points().size());
+  std::vector<RegressionSums> sums(static_cast<size_t>(entry_points));
+  const Status status = on_threads(deal.threads, [&](int thread) -> Status {
+    for (int entry_point = deal.first + thread; entry_point < entry_points; entry_point += deal.width)
+      MILLSTREAM_TRY(score_entry_point(job, *scorer, entry_point, [&](ScoredBlock block) {
+        sums[static_cast<size_t>(entry_point)].merge(block.sums);
+      }));
+    return Status::OK();
+  });
+  if (!status.ok()) job.fail(status);
+  MILLSTREAM_TRY(job.agree(status));
+
+  MILLSTREAM_ASSIGN(const auto parts, job.world().allgather_bytes({reinterpret_cast<const char*>(sums.data()),
+                                                                   sums.size() * sizeof sums[0]}));
+  RegressionSums all;
+  for (int entry_point = 0; entry_point < entry_points; ++entry_point) {
+    for (const std::string& part : parts) {
+      RegressionSums its;
+      std::memcpy(&its, part.data() + static_cast<size_t>(entry_point) * sizeof its, sizeof its);
+      all.merge(its);  // empty but for the rank that scored it
+    }
+  }
+  if (all.rows == 0)
+    return failed_error("no rows to evaluate: the bundle's query gives none for {}",
+                        name_files(scorer->source->table()));
+  EvaluateSummary summary;
+  summary.rows = all.rows;
+  summary.metrics = all.metrics();
+  return summary;
+}
+
+}  // namespace millstream::train

@@ -1,0 +1,296 @@
+#include "train/trainer.h"
+
+#include <cmath>
+
+#include "base/interrupt.h"
+#include "base/progress.h"
+#include "base/trace.h"
+#include "train/distributed.h"
+#include "train/metrics.h"
+#include "train/optimizer.h"
+#include "train/process_group.h"
+#include "train/torch_error.h"
+
+namespace millstream::train {
+namespace {
+
+using loader::Batch;
+using loader::PassKind;
+
+double seconds_since(int64_t begin_ns) {
+  return static_cast<double>(monotonic_ns() - begin_ns) * 1e-9;
+}
+
+/// Losses are summed, not averaged: the caller divides by the rows of the whole batch.
+at::Tensor summed_loss(const std::string& loss, const at::Tensor& predicted, const at::Tensor& actual) {
+  return loss == "mae" ? at::l1_loss(predicted, actual, at::Reduction::Sum)
+                       : at::mse_loss(predicted, actual, at::Reduction::Sum);
+}
+
+class Trainer {
+ public:
+  Trainer(comm::Job& job, loader::DataLoader& loader, TrainerSetting setting)
+      : job_(job), loader_(loader), setting_(std::move(setting)) {}
+
+  Result<TrainerResult> run() {
+    MILLSTREAM_TRY(start());
+    MILLSTREAM_TRY(loop());
+    finish();
+    return std::move(result_);
+  }
+
+ private:
+  Status start();
+  Status loop();
+  Status train_step(const Batch& batch);
+  Status report(const Batch& batch, bool end_of_epoch);
+  Status valid_step(const Batch& batch);
+  Status end_validation(const loader::Pass& pass);
+  Status write_epoch(int64_t epoch);
+  void show_progress(const Batch& batch);
+  void finish();
+
+  bool first_trainer() const { return setting_.trainer == 0; }
+  /// The batch's rows as the model takes them; of float32 it is a view of the slot.
+  at::Tensor features_of(const Batch& batch) const;
+  at::Tensor target_of(const Batch& batch) const;
+  double wait_fraction() const;
+
+  comm::Job& job_;
+  loader::DataLoader& loader_;
+  TrainerSetting setting_;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<DistributedDataParallel> parallel_;
+  LineFile metrics_file_;
+  TrainerResult result_;
+
+  // Of this trainer, since the last report; then of all trainers, over the epoch.
+  double window_loss_ = 0, epoch_loss_ = 0;
+  int64_t window_rows_ = 0, epoch_rows_ = 0;
+  int64_t rows_seen_ = 0;  ///< of all trainers, all epochs
+  double last_loss_ = 0;
+  int64_t report_every_ = 1;
+  RegressionSums valid_;
+  double best_ = 0;
+  bool has_best_ = false;
+  std::map<std::string, double> last_valid_;
+
+  int64_t start_ns_ = 0, first_batch_ns_ = 0, next_progress_ns_ = 0;
+  double waiting_before_ = 0;
+};
+
+Status Trainer::start() {
+  start_ns_ = monotonic_ns();
+  MILLSTREAM_ASSIGN(const at::ScalarType type, scalar_type(setting_.config.precision));
+  const int64_t inputs = static_cast<int64_t>(loader_.layout().segments.at(0).columns.size());
+  MILLSTREAM_ASSIGN(model_, make_model(setting_.model, inputs, type, setting_.config.seed));
+  c10::intrusive_ptr<c10d::ProcessGroup> group;
+  if (setting_.gradients) group = make_process_group(std::move(setting_.gradients), "gradients");
+  MILLSTREAM_ASSIGN(parallel_, DistributedDataParallel::make(*model_, group));
+  MILLSTREAM_ASSIGN(optimizer_, make_optimizer(setting_.config, model_->parameters()));
+  result_.parameters = model_->parameter_count();
+  report_every_ = std::max<int64_t>(1, loader_.steps_per_epoch() / 20);
+  if (!setting_.metrics_path.empty()) MILLSTREAM_TRY(metrics_file_.open(setting_.metrics_path));
+  return Status::OK();
+}
+
+Status Trainer::loop() {
+  for (int64_t number = 0;; ++number) {
+    MILLSTREAM_ASSIGN(const std::optional<Batch> batch, loader_.next());
+    if (!batch) break;
+    if (first_batch_ns_ == 0) {
+      first_batch_ns_ = monotonic_ns();
+      waiting_before_ = loader_.counters().seconds_waiting;
+      set_phase("training");
+    }
+    MILLSTREAM_TRY(interrupt_status());
+    if (job_.failed()) return job_.failure();
+    {
+      TraceSpan span(batch->pass.kind == PassKind::kTrain ? "step" : "validation step", number);
+      MILLSTREAM_TRY(batch->pass.kind == PassKind::kTrain ? train_step(*batch) : valid_step(*batch));
+    }
+    loader_.release();
+    beat();
+    if (first_trainer()) show_progress(*batch);
+    if (batch->pass.kind == PassKind::kTrain) {
+      const bool last = batch->step + 1 == loader_.steps_per_epoch();
+      if (last || result_.steps == 1 || (batch->step + 1) % report_every_ == 0)
+        MILLSTREAM_TRY(report(*batch, last));
+      if (last && loader_.steps_per_validation() == 0) MILLSTREAM_TRY(write_epoch(batch->pass.epoch));
+    } else if (batch->step + 1 == loader_.steps_per_validation()) {
+      MILLSTREAM_TRY(end_validation(batch->pass));
+    }
+  }
+  return Status::OK();
+}
+
+at::Tensor Trainer::features_of(const Batch& batch) const {
+  const loader::Segment& segment = batch.layout->segments[0];
+  const int64_t stride = segment.row_bytes / static_cast<int64_t>(sizeof(float));
+  const at::Tensor view = at::from_blob(const_cast<float*>(batch.floats(0)), {batch.rows, model_->inputs()},
+                                        {stride, 1}, at::TensorOptions(at::kFloat));
+  return model_->type() == at::kFloat ? view : view.to(model_->type());
+}
+
+at::Tensor Trainer::target_of(const Batch& batch) const {
+  const loader::Segment& segment = batch.layout->segments[1];
+  const int64_t stride = segment.row_bytes / static_cast<int64_t>(sizeof(float));
+  const at::Tensor view = at::from_blob(const_cast<float*>(batch.floats(1)), {batch.rows}, {stride},
+                                        at::TensorOptions(at::kFloat));
+  return model_->type() == at::kFloat ? view : view.to(model_->type());
+}
+
+Status Trainer::train_step(const Batch& batch) {
+  const at::Tensor features = features_of(batch), target = target_of(batch);
+  at::Tensor loss;
+  {
+    TraceSpan span("forward");
+    loss = summed_loss(setting_.config.loss, model_->forward(features), target);
+  }
+  const double value = loss.item<double>();
+  if (!std::isfinite(value))
+    return failed_error(
+        "training diverged: the loss is {} in epoch {}, step {} of {}; a smaller train.learning_rate (it is "
+        "{}) "
+        "or scaled features may help",
+        std::isnan(value) ? "NaN" : "infinite", batch.pass.epoch + 1, batch.step + 1,
+        loader_.steps_per_epoch(), setting_.config.learning_rate);
+  {
+    TraceSpan span("backward");
+    parallel_->backward(loss * parallel_->loss_scale(batch.global_rows));
+  }
+  {
+    TraceSpan span("optimizer");
+    optimizer_->step();
+    parallel_->clear_gradients();
+  }
+  window_loss_ += value;
+  window_rows_ += batch.rows;
+  rows_seen_ += batch.global_rows;
+  ++result_.steps;
+  return Status::OK();
+}
+
+Status Trainer::report(const Batch& batch, bool end_of_epoch) {
+  double sums[2] = {window_loss_, static_cast<double>(window_rows_)};
+  if (setting_.reports)
+    MILLSTREAM_TRY(setting_.reports->all_reduce(sums, 2, comm::DataType::kDouble, comm::ReduceOp::kSum));
+  window_loss_ = 0;
+  window_rows_ = 0;
+  epoch_loss_ += sums[0];
+  epoch_rows_ += static_cast<int64_t>(sums[1]);
+  if (sums[1] > 0) last_loss_ = sums[0] / sums[1];
+  if (result_.steps == 1) result_.loss_first = last_loss_;
+  result_.loss_last = last_loss_;
+  if (!first_trainer()) return Status::OK();
+  const double seconds = seconds_since(first_batch_ns_);
+  return metrics_file_.write(fmt::format(
+      R"({{"kind":"step","epoch":{},"step":{},"steps":{},"rows":{},"loss":{},"rows_per_second":{:.0f},"wait_fraction":{:.4f}}})",
+      batch.pass.epoch + 1, batch.step + 1, loader_.steps_per_epoch(), rows_seen_, last_loss_,
+      seconds > 0 ? static_cast<double>(rows_seen_) / seconds : 0.0, wait_fraction()));
+}
+
+Status Trainer::valid_step(const Batch& batch) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor predicted = model_->forward(features_of(batch)).contiguous();
+  const float* actual = batch.floats(1);
+  const int64_t stride = batch.layout->segments[1].row_bytes / static_cast<int64_t>(sizeof(float));
+  if (model_->type() == at::kDouble) {
+    valid_.add(predicted.const_data_ptr<double>(), actual, batch.rows, stride);
+  } else {
+    valid_.add(predicted.const_data_ptr<float>(), actual, batch.rows, stride);
+  }
+  return Status::OK();
+}
+
+Status Trainer::end_validation(const loader::Pass& pass) {
+  RegressionSums all = valid_;
+  if (setting_.reports) {
+    std::vector<RegressionSums> parts(static_cast<size_t>(setting_.reports->size()));
+    MILLSTREAM_TRY(setting_.reports->all_gather(&valid_, sizeof valid_, parts.data()));
+    all = {};
+    for (const RegressionSums& part : parts) all.merge(part);
+  }
+  valid_ = {};
+  last_valid_ = all.metrics();
+  result_.rows_valid = all.rows;
+  if (all.rows > 0) {
+    const char* name = setting_.config.loss == "mae" ? "mae" : "rmse";
+    const double score = last_valid_.at(name);
+    if (!std::isfinite(score))
+      return failed_error(
+          "training diverged: after epoch {} the model's {} on the validation rows is not finite; a smaller "
+          "train.learning_rate (it is {}) may help",
+          pass.epoch + 1, name, setting_.config.learning_rate);
+    if (!has_best_ || score < best_) {
+      has_best_ = true;
+      best_ = score;
+      result_.valid = last_valid_;
+      if (first_trainer()) result_.weights = model_->store();
+    }
+  }
+  return write_epoch(pass.epoch);
+}
+
+Status Trainer::write_epoch(int64_t epoch) {
+  const double loss = epoch_rows_ > 0 ? epoch_loss_ / static_cast<double>(epoch_rows_) : 0;
+  epoch_loss_ = 0;
+  epoch_rows_ = 0;
+  std::string valid;
+  for (const auto& [name, value] : last_valid_)
+    valid += fmt::format(R"({}"{}":{})", valid.empty() ? "" : ",", name, value);
+  last_valid_.clear();
+  if (!first_trainer()) return Status::OK();
+  return metrics_file_.write(fmt::format(
+      R"({{"kind":"epoch","epoch":{},"steps":{},"rows":{},"loss":{},"valid":{{{}}},"seconds":{:.3f}}})",
+      epoch + 1, result_.steps, rows_seen_, loss, valid, seconds_since(first_batch_ns_)));
+}
+
+double Trainer::wait_fraction() const {
+  const double seconds = seconds_since(first_batch_ns_);
+  return seconds > 0 ? std::max(0.0, loader_.counters().seconds_waiting - waiting_before_) / seconds : 0;
+}
+
+void Trainer::show_progress(const Batch& batch) {
+  const int64_t now = monotonic_ns();
+  if (!setting_.progress || now < next_progress_ns_) return;
+  next_progress_ns_ = now + 200'000'000;
+  TrainProgress progress;
+  progress.epoch = batch.pass.epoch;
+  progress.epochs = setting_.config.epochs;
+  progress.steps = loader_.steps_per_epoch();
+  progress.step = batch.pass.kind == PassKind::kTrain ? batch.step + 1 : progress.steps;
+  progress.rows = rows_seen_;
+  const double seconds = seconds_since(first_batch_ns_);
+  progress.rows_per_second = seconds > 0 ? static_cast<double>(rows_seen_) / seconds : 0;
+  progress.loss = last_loss_;
+  progress.wait_fraction = wait_fraction();
+  const int64_t all = progress.epochs * progress.steps, done = result_.steps;
+  if (done > 0) progress.seconds_left = seconds * static_cast<double>(all - done) / static_cast<double>(done);
+  setting_.progress(progress);
+}
+
+void Trainer::finish() {
+  result_.rows = rows_seen_;
+  if (first_batch_ns_ != 0) {
+    result_.seconds_training = seconds_since(first_batch_ns_);
+    result_.seconds_waiting = std::max(0.0, loader_.counters().seconds_waiting - waiting_before_);
+  }
+  result_.seconds_to_first_batch = loader_.counters().seconds_to_first_batch;
+  if (first_trainer() && !has_best_) result_.weights = model_->store();
+}
+
+}  // namespace
+
+Result<TrainerResult> run_trainer(comm::Job& job, loader::DataLoader& loader, TrainerSetting setting) {
+  Result<TrainerResult> result = catch_torch("training", [&]() -> Result<TrainerResult> {
+    Trainer trainer(job, loader, std::move(setting));
+    return trainer.run();
+  });
+  // Where a peer's failure surfaced as an exception of a collective, the job knows what it was.
+  if (!result.ok() && job.failed()) return job.failure();
+  return result;
+}
+
+}  // namespace millstream::train

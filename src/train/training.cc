@@ -1,0 +1,293 @@
+// Training as a job of ranks: the run directory, the loader, the trainers' loops, and what they leave behind.
+#include <filesystem>
+
+#include <ATen/Parallel.h>
+#include <malloc.h>
+#include <nlohmann/json.hpp>
+#include <torch/headeronly/version.h>
+
+#include "base/cpu_share.h"
+#include "base/interrupt.h"
+#include "base/log.h"
+#include "base/progress.h"
+#include "base/trace.h"
+#include "features/fitted_json.h"
+#include "plan/planner.h"
+#include "train/bundle.h"
+#include "train/library_functions.h"
+#include "train/run_directory.h"
+#include "train/torch_error.h"
+#include "train/trainer.h"
+
+namespace millstream::train {
+namespace {
+
+using Json = nlohmann::json;
+
+double seconds_since(int64_t begin_ns) {
+  return static_cast<double>(monotonic_ns() - begin_ns) * 1e-9;
+}
+
+/// Metrics travel in JSON, where NaN has no place.
+Json metrics_to_json(const std::map<std::string, double>& metrics) {
+  Json json = Json::object();
+  for (const auto& [name, value] : metrics) json[name] = value;
+  return json;
+}
+
+/// What each rank adds to the summary.
+Json describe_rank(const loader::LoaderCounters& counters, const TrainerResult* trained) {
+  Json json = {{"waiting", counters.seconds_waiting},
+               {"reading", counters.seconds_reading},
+               {"computing", counters.seconds_computing},
+               {"sending", counters.seconds_sending},
+               {"for_room", counters.seconds_for_room},
+               {"survey", counters.seconds_survey},
+               {"peak_rss", peak_rss_bytes()},
+               {"trained", trained != nullptr}};
+  if (trained != nullptr) {
+    json["rows"] = trained->rows;
+    json["steps"] = trained->steps;
+    json["seconds_training"] = trained->seconds_training;
+    json["seconds_waiting"] = trained->seconds_waiting;
+    json["seconds_to_first_batch"] = trained->seconds_to_first_batch;
+    json["loss_first"] = trained->loss_first;
+    json["loss_last"] = trained->loss_last;
+    json["parameters"] = trained->parameters;
+    json["rows_valid"] = trained->rows_valid;
+    json["valid"] = metrics_to_json(trained->valid);
+  }
+  return json;
+}
+
+/// One line: what the training waited for, and where.
+std::string describe_bottleneck(const std::vector<Json>& ranks, double wait_fraction) {
+  if (wait_fraction < 0.05) {
+    return fmt::format("the trainers: they waited for data {:.1f} % of the time", 100 * wait_fraction);
+  }
+  int rank = -1;
+  double most = -1;
+  const char* what = "reading";
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    double busy = 0, part = -1;
+    const char* longest = "reading";
+    for (const char* name : {"reading", "computing", "sending"}) {
+      const double seconds = ranks[r][name].get<double>();
+      busy += seconds;
+      if (seconds > part) {
+        part = seconds;
+        longest = name;
+      }
+    }
+    if (busy > most) {
+      most = busy;
+      rank = static_cast<int>(r);
+      what = longest;
+    }
+  }
+  return fmt::format(
+      "the feeders: trainers waited for data {:.1f} % of the time; the busiest feeder is rank {}, most of it "
+      "{}",
+      100 * wait_fraction, rank, what);
+}
+
+TrainSummary summarize(const std::vector<Json>& ranks, const comm::Roles& roles, const TrainJob& job,
+                       const loader::SurveyResult& survey) {
+  const Json& first = ranks[static_cast<size_t>(roles.trainers[0].rank)];
+  TrainSummary summary;
+  summary.rows = first["rows"];
+  summary.rows_dropped = survey.rows_dropped;
+  summary.steps = first["steps"];
+  summary.epochs = job.train.epochs;
+  summary.ranks = static_cast<int>(ranks.size());
+  summary.trainers = static_cast<int>(roles.trainers.size());
+  summary.parameters = first["parameters"];
+  summary.loss_first = first["loss_first"];
+  summary.loss_last = first["loss_last"];
+  for (const auto& [name, value] : first["valid"].items()) summary.valid[name] = value;
+  summary.seconds_to_first_batch = first["seconds_to_first_batch"];
+  summary.seconds_training = first["seconds_training"];
+  if (summary.seconds_training > 0)
+    summary.rows_per_second = static_cast<double>(summary.rows) / summary.seconds_training;
+  for (const comm::Trainer& trainer : roles.trainers) {
+    const Json& its = ranks[static_cast<size_t>(trainer.rank)];
+    const double seconds = its["seconds_training"];
+    if (seconds > 0) summary.wait_fraction += its["seconds_waiting"].get<double>() / seconds;
+  }
+  summary.wait_fraction /= static_cast<double>(roles.trainers.size());
+  for (const Json& rank : ranks) {
+    summary.seconds_survey = std::max(summary.seconds_survey, rank["survey"].get<double>());
+    summary.peak_rss_bytes = std::max(summary.peak_rss_bytes, rank["peak_rss"].get<int64_t>());
+  }
+  summary.bottleneck = describe_bottleneck(ranks, summary.wait_fraction);
+  summary.run = job.out_directory;
+  summary.bundle = (std::filesystem::path(job.out_directory) / "bundle").string();
+  return summary;
+}
+
+/// What rank 0 knows of the bundle before training.
+Result<Bundle> begin_bundle(const TrainJob& job, plan::Catalog& catalog, const loader::SurveyResult& survey) {
+  Bundle bundle;
+  bundle.millstream_version = MILLSTREAM_VERSION;
+  bundle.query = job.data.train;
+  bundle.target = job.data.target;
+  bundle.on_null_target = job.data.on_null_target;
+  bundle.features = job.data.features;
+  bundle.model = job.model;
+  bundle.precision = job.train.precision;
+  bundle.loss = job.train.loss;
+  bundle.seed = job.train.seed;
+  bundle.epochs = job.train.epochs;
+  bundle.batch_size = job.loader.batch_size;
+  bundle.rows_train = survey.rows_train;
+  bundle.model_inputs = static_cast<int64_t>(survey.fitted.columns.size());
+  MILLSTREAM_ASSIGN(bundle.fitted_json, features::fitted_to_json(survey.fitted));
+  MILLSTREAM_ASSIGN(const plan::NodePtr plan,
+                    plan::plan_query(job.data.train, catalog, {"data.train", job.data.base_directory, {}}));
+  MILLSTREAM_ASSIGN(const plan::Pipeline pipeline, plan::to_pipeline(plan));
+  std::vector<std::string> columns;
+  for (const features::FeatureSpec& spec : job.data.features)
+    columns.insert(columns.end(), spec.columns.begin(), spec.columns.end());
+  MILLSTREAM_TRY(describe_query(pipeline, columns, bundle));
+  return bundle;
+}
+
+Status write_trace(comm::Job& job, const std::string& directory) {
+  MILLSTREAM_ASSIGN(const auto parts, job.world().allgather_bytes(Trace::events_json(job.rank())));
+  if (job.rank() != 0) return Status::OK();
+  std::string text = "{\"traceEvents\":[\n";
+  bool first = true;
+  for (const std::string& part : parts) {
+    if (part.empty()) continue;
+    if (!first) text += ",\n";
+    text += part;
+    first = false;
+  }
+  text += "\n]}\n";
+  return write_file_durably((std::filesystem::path(directory) / "trace.json").string(), text);
+}
+
+void set_torch_threads(const comm::Job& job, const TrainJob& work) {
+  int threads = work.loader.threads;
+  if (threads <= 0) threads = job.topology().ranks[static_cast<size_t>(job.rank())].threads;
+  at::set_num_threads(std::max(1, threads));
+}
+
+/// Activations come and go each step. Left to itself malloc gives large ones back to the system and takes a page
+/// fault a page when they return: half the time of a large batch.
+void keep_memory() {
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the largest that glibc takes
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+  mallopt(M_TOP_PAD, 16 << 20);
+}
+
+Result<TrainSummary> train_job(comm::Job& job, const comm::Roles& roles, plan::Catalog& catalog,
+                               const TrainJob& work,
+                               const std::function<void(const TrainProgress&)>& progress) {
+  const int64_t begin_ns = monotonic_ns();
+  const bool is_first = job.rank() == 0;
+  {
+    Status status = validate(work.model);
+    if (status.ok()) status = validate(work.train);
+    if (status.ok() && is_first) {
+      status = prepare_run_directory(work.out_directory, work.overwrite);
+      if (status.ok())
+        status = write_file_durably((std::filesystem::path(work.out_directory) / "recipe.toml").string(),
+                                    work.recipe_text);
+    }
+    MILLSTREAM_TRY(job.agree(status));
+  }
+  if (is_first && !roles.trainers.empty() && roles.trainers[0].device >= 0)
+    notice("trainers have GPUs, which this version does not use: training runs on their CPUs");
+  keep_memory();
+  set_torch_threads(job, work);
+
+  MILLSTREAM_ASSIGN(const auto loader,
+                    loader::DataLoader::make(job, roles, catalog, work.data, work.loader, work.train.epochs));
+
+  // From here on every rank goes through the same steps, whatever became of its own part.
+  std::vector<int> trainer_ranks;
+  for (const comm::Trainer& trainer : roles.trainers) trainer_ranks.push_back(trainer.rank);
+  const int index = roles.trainer_index(job.rank());
+  TrainerSetting setting{.config = work.train, .model = work.model};
+  setting.trainer = index;
+  if (trainer_ranks.size() > 1) {
+    MILLSTREAM_ASSIGN(setting.gradients, job.make_communicator(trainer_ranks));
+    MILLSTREAM_ASSIGN(setting.reports, job.make_communicator(trainer_ranks));
+  }
+  if (index == 0) {
+    setting.metrics_path = (std::filesystem::path(work.out_directory) / "metrics.jsonl").string();
+    setting.progress = progress;
+  }
+
+  Status status;
+  Bundle bundle;
+  if (is_first) {
+    auto begun = begin_bundle(work, catalog, loader->survey());
+    if (begun.ok()) bundle = std::move(begun).ValueUnsafe();
+    status = begun.status();
+  }
+  std::optional<TrainerResult> trained;
+  if (status.ok() && index >= 0) {
+    auto result = run_trainer(job, *loader, std::move(setting));
+    if (result.ok()) trained = std::move(result).ValueUnsafe();
+    status = result.status();
+  }
+  if (!status.ok()) job.fail(status);
+  {
+    const Status fed = loader->finish();
+    if (status.ok()) status = fed;
+    if (!status.ok()) job.fail(status);
+  }
+  set_phase("finishing");
+  MILLSTREAM_TRY(job.agree(status));
+
+  // Numbers of all ranks, the same on each.
+  MILLSTREAM_ASSIGN(
+      const auto texts,
+      job.world().allgather_bytes(describe_rank(loader->counters(), trained ? &*trained : nullptr).dump()));
+  std::vector<Json> ranks;
+  for (const std::string& text : texts) ranks.push_back(Json::parse(text));
+  TrainSummary summary = summarize(ranks, roles, work, loader->survey());
+
+  // The weights go from trainer 0 to rank 0, which writes the bundle.
+  std::string weights;
+  if (index == 0) weights = encode_safetensors({std::move(trained->weights), {{"format", "pt"}}});
+  MILLSTREAM_ASSIGN(weights, job.world().broadcast_bytes(weights, trainer_ranks[0]));
+  if (is_first) {
+    auto decoded = decode_safetensors(weights);
+    status = decoded.status();
+    if (status.ok()) {
+      bundle.weights = std::move(decoded).ValueUnsafe();
+      bundle.rows_valid = ranks[static_cast<size_t>(trainer_ranks[0])]["rows_valid"];
+      bundle.steps = summary.steps;
+      bundle.metrics = summary.valid;
+      status = write_bundle(summary.bundle, bundle);
+    }
+  }
+  MILLSTREAM_TRY(job.agree(status));
+  if (work.trace) MILLSTREAM_TRY(job.agree(write_trace(job, work.out_directory)));
+
+  summary.seconds_total = seconds_since(begin_ns);
+  MILLSTREAM_TRY(job.world().broadcast(&summary.seconds_total, sizeof(double), 0));
+  return summary;
+}
+
+}  // namespace
+
+Result<TrainSummary> train(comm::Job& job, const comm::Roles& roles, plan::Catalog& catalog,
+                           const TrainJob& work, const std::function<void(const TrainProgress&)>& progress) {
+  return catch_torch("training", [&] { return train_job(job, roles, catalog, work, progress); });
+}
+
+std::string torch_version() {
+  return TORCH_VERSION;
+}
+
+}  // namespace millstream::train
+
+extern "C" const millstream::train::TrainLibrary* millstream_train_library() {
+  using namespace millstream::train;
+  static const TrainLibrary library{&train, &predict, &evaluate, &torch_version};
+  return &library;
+}

@@ -23,6 +23,7 @@ expr::TypePtr arrow_type(uint8_t candidates) {
   if (candidates & kCsvDouble) return arrow::float64();
   if (candidates & kCsvDate) return arrow::date32();
   if (candidates & kCsvTimestamp) return arrow::timestamp(arrow::TimeUnit::MICRO);
+  if (candidates & kCsvZoned) return arrow::timestamp(arrow::TimeUnit::MICRO, "UTC");
   return arrow::utf8();
 }
 
@@ -36,7 +37,8 @@ bool is_parsed_type(const arrow::DataType& type) {
     case arrow::Type::STRING:
       return true;
     case arrow::Type::TIMESTAMP:
-      return type.Equals(*arrow::timestamp(arrow::TimeUnit::MICRO));
+      return type.Equals(*arrow::timestamp(arrow::TimeUnit::MICRO)) ||
+             type.Equals(*arrow::timestamp(arrow::TimeUnit::MICRO, "UTC"));
     default:
       return false;
   }
@@ -299,7 +301,8 @@ Result<bool> CsvBlockReader::append(arrow::ArrayBuilder& builder, std::string_vi
     }
     case arrow::Type::TIMESTAMP: {
       int64_t value = 0;
-      if (!parse_csv_timestamp(text, &value)) return false;
+      const bool zoned = !static_cast<const arrow::TimestampType&>(*builder.type()).timezone().empty();
+      if (!(zoned ? parse_csv_zoned(text, &value) : parse_csv_timestamp(text, &value))) return false;
       MILLSTREAM_TRY(static_cast<arrow::TimestampBuilder&>(builder).Append(value));
       return true;
     }

@@ -61,6 +61,11 @@ TEST(Csv, ReadsWhatPeopleWrite) {
       {"d\n2024-02-29\n2024-02-29 01:00:00\n",
        "d timestamp[us] | 2024-02-29 00:00:00.000000 | 2024-02-29 01:00:00.000000"},
       {"d\n2023-02-29\n", "d string | 2023-02-29"},
+      {"d\n2024/1/5\n", "d date32[day] | 2024-01-05"},
+      {"t\n2024-01-01 10:00:00+02:30\n2024-01-01T10:00:00Z\n2024-01-01 10:00\n",
+       "t timestamp[us, tz=UTC] | 2024-01-01 07:30:00.000000Z | 2024-01-01 10:00:00.000000Z | 2024-01-01 "
+       "10:00:00.000000Z"},
+      {"a,b,c\nyes,t,y\nNo,F,n\n", "a bool, b bool, c string | true, true, y | false, false, n"},
       {"a,b\n1,\nx,\n", "a string, b string? | 1, null | x, null"},
       {"a, b \n 1 ,+2\n", "a int64,  b  int64 | 1, 2"},
       {"a,A,\n1,2,3\n", "a int64, A_1 int64, column2 int64 | 1, 2, 3"},
@@ -179,6 +184,7 @@ TEST(Csv, RealFiles) {
   ASSERT_OK(titanic);
   EXPECT_EQ((*titanic)->files()[0].rows, 891);
   EXPECT_EQ(type(**titanic, "adult_male"), "bool");
+  EXPECT_EQ(type(**titanic, "alive"), "bool");
   EXPECT_EQ(type(**titanic, "age"), "double");
   EXPECT_EQ(type(**titanic, "deck"), "string");
   auto houses = open_table({data_folder() + "/tabular/california_housing.csv"});
@@ -208,7 +214,9 @@ TEST(CsvText, ValuesAreWhollyParsed) {
   EXPECT_FALSE(parse_csv_timestamp("1970-01-02 24:00:00", &time));
   EXPECT_FALSE(parse_csv_timestamp("1970-01-02 10", &time));
   EXPECT_EQ(csv_types_of("12", kCsvAll), kCsvInteger | kCsvDouble);
-  EXPECT_EQ(csv_types_of("2024-01-01", kCsvAll), kCsvDate | kCsvTimestamp);
+  EXPECT_EQ(csv_types_of("2024-01-01", kCsvAll), kCsvDate | kCsvTimestamp | kCsvZoned);
+  EXPECT_FALSE(parse_csv_zoned("2024-01-01 10:00:00+2", &time));
+  EXPECT_FALSE(parse_csv_timestamp("2024-01/01", &time));
 }
 
 }  // namespace

@@ -45,8 +45,11 @@ bool take(std::string_view& text, char c) {
 
 bool take_date(std::string_view& text, int32_t* days) {
   int year = 0, month = 0, day = 0;
-  if (!take_digits(text, 4, 4, &year) || !take(text, '-') || !take_digits(text, 1, 2, &month) ||
-      !take(text, '-') || !take_digits(text, 1, 2, &day)) {
+  if (!take_digits(text, 4, 4, &year) || text.empty()) return false;
+  const char separator = text.front();
+  if (separator != '-' && separator != '/') return false;
+  if (!take(text, separator) || !take_digits(text, 1, 2, &month) || !take(text, separator) ||
+      !take_digits(text, 1, 2, &day)) {
     return false;
   }
   const std::chrono::year_month_day date{std::chrono::year(year),
@@ -54,6 +57,35 @@ bool take_date(std::string_view& text, int32_t* days) {
                                          std::chrono::day(static_cast<unsigned>(day))};
   if (!date.ok()) return false;
   *days = static_cast<int32_t>(std::chrono::sys_days(date).time_since_epoch().count());
+  return true;
+}
+
+bool take_date_and_time(std::string_view& text, int64_t* microseconds) {
+  int32_t days = 0;
+  if (!take_date(text, &days)) return false;
+  int hour = 0, minute = 0, second = 0;
+  int64_t fraction = 0;
+  if (!text.empty()) {
+    if (!take(text, ' ') && !take(text, 'T')) return false;
+    if (!take_digits(text, 1, 2, &hour) || !take(text, ':') || !take_digits(text, 2, 2, &minute))
+      return false;
+    if (take(text, ':')) {
+      if (!take_digits(text, 2, 2, &second)) return false;
+      if (take(text, '.')) {
+        int digits = 0;
+        while (!text.empty() && is_digit(text.front()) && digits < 9) {
+          // Beyond microseconds is dropped.
+          if (digits < 6) fraction = fraction * 10 + (text.front() - '0');
+          text.remove_prefix(1);
+          ++digits;
+        }
+        if (digits == 0) return false;
+        for (; digits < 6; ++digits) fraction *= 10;
+      }
+    }
+    if (hour > 23 || minute > 59 || second > 59) return false;
+  }
+  *microseconds = ((int64_t{days} * 24 + hour) * 3600 + minute * 60 + second) * 1'000'000 + fraction;
   return true;
 }
 
@@ -124,7 +156,6 @@ struct SniffSpan {
 }  // namespace
 
 bool parse_csv_boolean(std::string_view text, bool* out) {
-  text = trimmed(text);
   auto equals = [&](std::string_view word) {
     if (text.size() != word.size()) return false;
     for (size_t i = 0; i < word.size(); ++i) {
@@ -132,8 +163,9 @@ bool parse_csv_boolean(std::string_view text, bool* out) {
     }
     return true;
   };
-  *out = equals("true");
-  return *out || equals("false");
+  if (text.empty() || text.size() > 5) return false;
+  *out = equals("true") || equals("t") || equals("yes");
+  return *out || equals("false") || equals("f") || equals("no");
 }
 
 bool parse_csv_integer(std::string_view text, int64_t* out) {
@@ -161,31 +193,20 @@ bool parse_csv_date(std::string_view text, int32_t* days) {
 
 bool parse_csv_timestamp(std::string_view text, int64_t* microseconds) {
   text = trimmed(text);
-  int32_t days = 0;
-  if (!take_date(text, &days)) return false;
-  int hour = 0, minute = 0, second = 0;
-  int64_t fraction = 0;
-  if (!text.empty()) {
-    if (!take(text, ' ') && !take(text, 'T')) return false;
-    if (!take_digits(text, 1, 2, &hour) || !take(text, ':') || !take_digits(text, 2, 2, &minute))
-      return false;
-    if (take(text, ':')) {
-      if (!take_digits(text, 2, 2, &second)) return false;
-      if (take(text, '.')) {
-        int digits = 0;
-        while (!text.empty() && is_digit(text.front()) && digits < 9) {
-          // Beyond microseconds is dropped.
-          if (digits < 6) fraction = fraction * 10 + (text.front() - '0');
-          text.remove_prefix(1);
-          ++digits;
-        }
-        if (digits == 0) return false;
-        for (; digits < 6; ++digits) fraction *= 10;
-      }
-    }
-    if (!text.empty() || hour > 23 || minute > 59 || second > 59) return false;
-  }
-  *microseconds = ((int64_t{days} * 24 + hour) * 3600 + minute * 60 + second) * 1'000'000 + fraction;
+  return take_date_and_time(text, microseconds) && text.empty();
+}
+
+bool parse_csv_zoned(std::string_view text, int64_t* microseconds) {
+  text = trimmed(text);
+  if (!take_date_and_time(text, microseconds)) return false;
+  if (text.empty() || text == "Z") return true;
+  const bool west = text.front() == '-';
+  int hours = 0, minutes = 0;
+  if (!take(text, '+') && !take(text, '-')) return false;
+  if (!take_digits(text, 2, 2, &hours)) return false;
+  if (!text.empty() && (!take(text, ':') || !take_digits(text, 2, 2, &minutes))) return false;
+  if (!text.empty() || hours > 15 || minutes > 59) return false;
+  *microseconds += (west ? 1 : -1) * int64_t{hours * 60 + minutes} * 60'000'000;
   return true;
 }
 
@@ -200,13 +221,15 @@ uint8_t csv_types_of(std::string_view text, uint8_t candidates) {
       types |= kCsvDouble;
     }
   }
-  if (candidates & (kCsvDate | kCsvTimestamp)) {
+  if (candidates & (kCsvDate | kCsvTimestamp | kCsvZoned)) {
     int32_t days = 0;
     int64_t time = 0;
     if ((candidates & kCsvDate) && parse_csv_date(text, &days)) {
-      types |= kCsvDate | kCsvTimestamp;
+      types |= kCsvDate | kCsvTimestamp | kCsvZoned;
     } else if ((candidates & kCsvTimestamp) && parse_csv_timestamp(text, &time)) {
-      types |= kCsvTimestamp;
+      types |= kCsvTimestamp | kCsvZoned;
+    } else if ((candidates & kCsvZoned) && parse_csv_zoned(text, &time)) {
+      types |= kCsvZoned;
     }
   }
   bool truth = false;

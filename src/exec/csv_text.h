@@ -20,16 +20,20 @@ enum CsvType : uint8_t {
   kCsvDouble = 4,
   kCsvDate = 8,
   kCsvTimestamp = 16,
-  kCsvAll = 31,
+  kCsvZoned = 32,  ///< an instant; without a zone in the text it is UTC's
+  kCsvAll = 63,
 };
 
-// Values may have spaces around them. Each returns false where the text is no such value.
-bool parse_csv_boolean(std::string_view text, bool* out);     ///< true, false in any case
+// What DuckDB takes for a value of the type. Numbers and times may have spaces around them. Each returns false
+// where the text is no such value.
+bool parse_csv_boolean(std::string_view text, bool* out);     ///< true, t, yes, false, f, no in any case
 bool parse_csv_integer(std::string_view text, int64_t* out);  ///< within 64 bits
 bool parse_csv_double(std::string_view text, double* out);    ///< also inf, nan
-bool parse_csv_date(std::string_view text, int32_t* days);    ///< 2024-02-29
+bool parse_csv_date(std::string_view text, int32_t* days);    ///< 2024-02-29, 2024/2/29
 bool parse_csv_timestamp(std::string_view text,
                          int64_t* microseconds);  ///< date, or date and time (T or space)
+bool parse_csv_zoned(std::string_view text,
+                     int64_t* microseconds);  ///< and an offset, "Z" or "+02:30", or none
 /// The bits of `candidates` that `text` can be.
 uint8_t csv_types_of(std::string_view text, uint8_t candidates);
 

@@ -76,6 +76,25 @@ const T& as(const TypePtr& type) {
   return static_cast<const T&>(*type);
 }
 
+TypePtr united_text_type(const TypePtr& a, const TypePtr& b) {
+  auto is_time = [](const TypePtr& type) {
+    return type->id() == Type::DATE32 || type->id() == Type::TIMESTAMP;
+  };
+  if (!is_time(a) || !is_time(b)) return arrow::utf8();
+  auto is_zoned = [](const TypePtr& type) {
+    return type->id() == Type::TIMESTAMP && !as<arrow::TimestampType>(type).timezone().empty();
+  };
+  return arrow::timestamp(arrow::TimeUnit::MICRO, is_zoned(a) || is_zoned(b) ? "UTC" : "");
+}
+
+// Wide tables would make notices of pages.
+std::string listed(const std::vector<std::string>& items) {
+  constexpr size_t kMost = 12;
+  if (items.size() <= kMost) return fmt::format("{}", fmt::join(items, ", "));
+  return fmt::format("{} and {} more", fmt::join(items.begin(), items.begin() + kMost, ", "),
+                     items.size() - kMost);
+}
+
 }  // namespace
 
 TypePtr canonical_or_stored(const TypePtr& stored) {
@@ -169,10 +188,7 @@ Result<UnitedSchema> unite_schemas(const std::vector<FileSchema>& files) {
         TypePtr type = united_type(field.type, column.type);
         // Text has no type of its own: numbers in one file and words in another are words.
         if (field.text && column.text && !type) {
-          const auto date_time = [](Type::type id) { return id == Type::DATE32 || id == Type::TIMESTAMP; };
-          type = date_time(field.type->id()) && date_time(column.type->id())
-                     ? arrow::timestamp(arrow::TimeUnit::MICRO)
-                     : arrow::utf8();
+          type = united_text_type(field.type, column.type);
         }
         if (!type) {
           return data_error("column '{}' is {} in '{}' and {} in '{}': there is no type that holds both",
@@ -215,10 +231,12 @@ Result<UnitedSchema> unite_schemas(const std::vector<FileSchema>& files) {
                                     files[static_cast<size_t>(field.other_spelling_file)].path, field.name));
     }
   }
-  if (!widened.empty())
-    out.notices.push_back(fmt::format("the files differ in types; reading {}", fmt::join(widened, ", ")));
-  if (!spelled.empty())
-    out.notices.push_back(fmt::format("column names differ in case; reading {}", fmt::join(spelled, ", ")));
+  if (!widened.empty()) {
+    out.notices.push_back(fmt::format("the files differ in types; reading {}", listed(widened)));
+  }
+  if (!spelled.empty()) {
+    out.notices.push_back(fmt::format("column names differ in case; reading {}", listed(spelled)));
+  }
   out.schema = arrow::schema(std::move(schema));
   for (auto& columns : out.file_columns) columns.resize(fields.size(), -1);
   return out;

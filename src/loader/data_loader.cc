@@ -199,12 +199,13 @@ Status Loader::check_valid_query(const arrow::Schema& schema) const {
 Status Loader::plan(plan::Catalog& catalog) {
   set_phase("planning");
   MILLSTREAM_TRY(check_config(data_, config_, epochs_));
-  const auto pipeline_of = [&](const std::string& sql, const char* name) -> Result<plan::Pipeline> {
-    const plan::QueryOptions options{.name = name, .base_directory = data_.base_directory};
+  const auto pipeline_of = [&](const std::string& sql, const char* name,
+                               const std::string& directory) -> Result<plan::Pipeline> {
+    const plan::QueryOptions options{.name = name, .base_directory = directory};
     MILLSTREAM_ASSIGN(const auto node, plan::plan_query(sql, catalog, options));
     return plan::to_pipeline(node);
   };
-  MILLSTREAM_ASSIGN(const plan::Pipeline train, pipeline_of(data_.train, "data.train"));
+  MILLSTREAM_ASSIGN(const plan::Pipeline train, pipeline_of(data_.train, "data.train", data_.base_directory));
   MILLSTREAM_ASSIGN(auto feature_plan, features::FeaturePlan::make(*train.schema, data_.features,
                                                                    data_.target, data_.on_null_target));
   feature_plan_ = std::make_unique<features::FeaturePlan>(std::move(feature_plan));
@@ -212,7 +213,9 @@ Status Loader::plan(plan::Catalog& catalog) {
   MILLSTREAM_ASSIGN(plan::Pipeline pruned, plan::select_outputs(train, needed));
   train_table_ = std::make_unique<exec::BlockSource>(std::move(pruned));
   if (data_.valid) {
-    MILLSTREAM_ASSIGN(const plan::Pipeline valid, pipeline_of(*data_.valid, "data.valid"));
+    const std::string& directory =
+        data_.valid_base_directory.empty() ? data_.base_directory : data_.valid_base_directory;
+    MILLSTREAM_ASSIGN(const plan::Pipeline valid, pipeline_of(*data_.valid, "data.valid", directory));
     MILLSTREAM_TRY(check_valid_query(*valid.schema));
     MILLSTREAM_ASSIGN(plan::Pipeline pruned_valid, plan::select_outputs(valid, needed));
     valid_table_ = std::make_unique<exec::BlockSource>(std::move(pruned_valid));

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <random>
 
@@ -52,6 +53,17 @@ T* aligned_zeroed(int64_t bytes) {
   void* memory = mmap(nullptr, static_cast<size_t>(round_to_pages(bytes)), PROT_READ | PROT_WRITE,
                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   return memory == MAP_FAILED ? nullptr : static_cast<T*>(memory);
+}
+
+/// MPI's own pieces of shared memory keep their names until MPI_Finalize, which a killed rank does not reach. All
+/// ranks have mapped them when this is called, so the names can go.
+void remove_names_of_mpi_memory() {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    const size_t path = line.find("/dev/shm/mpich_shm_");
+    if (path != std::string::npos && line.find(" (deleted)") == std::string::npos)
+      unlink(line.c_str() + path);
+  }
 }
 
 /// Fixed-size text from every rank, before there are communicators.
@@ -104,7 +116,8 @@ Status Job::State::begin(const JobOptions& job_options) {
   }
   rank = launch.rank;
   guard_against_hang(
-      options.deadline_s, 4,
+      // Rank 0 speaks first; the others only where it can't.
+      options.deadline_s + (rank == 0 ? 0 : 2), ErrorCategory::kCommunication, 4,
       fmt::format("rank {} (host {}, pid {}) has waited {:g} s for the other ranks of the job to start; the "
                   "job is ended",
                   rank, host_name(), getpid(), options.deadline_s));
@@ -122,6 +135,7 @@ Status Job::State::begin(const JobOptions& job_options) {
       Engine::make(board, rank, size, [this](ControlMessage message) { on_control(std::move(message)); });
   MILLSTREAM_TRY(agree_at_start(made.status()));
   engine = std::move(made).ValueUnsafe();
+  remove_names_of_mpi_memory();
   board.attach(control, rank);
   if (several_nodes()) {
     board.set_broadcast([this](const Status& status, int) {
@@ -488,9 +502,10 @@ void Job::State::clear_failure() {
 Status Job::State::finish(const Status& mine) {
   set_phase("the end of the job");
   const Status agreed = agree(mine);
-  report_end_to_supervisor(agreed, /*said=*/true);
+  report_end_to_supervisor(agreed, /*said=*/false);
   if (size == 1 && !mpi_started) return agreed;
-  guard_against_hang(kFinishSeconds, exit_code(agreed), rank == 0 && !agreed.ok() ? agreed.message() : "");
+  guard_against_hang(kFinishSeconds, agreed.ok() ? ErrorCategory::kBug : error_category(agreed),
+                     exit_code(agreed), rank == 0 && !agreed.ok() ? agreed.message() : "");
   if (control) {
     control->ranks()[node_index].state.store(2);
     stop_watchdog();
@@ -503,19 +518,18 @@ Status Job::State::finish(const Status& mine) {
   return agreed.ok() ? finalized : agreed;
 }
 
-void Job::State::guard_against_hang(double seconds, int code, std::string message) {
+void Job::State::guard_against_hang(double seconds, ErrorCategory category, int code, std::string message) {
   guard_off();
   guard_word.store(0);
-  guard = std::thread([this, seconds, code, message = std::move(message)] {
+  guard = std::thread([this, seconds, category, code, message = std::move(message)] {
     const int64_t until = monotonic_ns() + static_cast<int64_t>(seconds * 1e9);
     for (int64_t now; guard_word.load() == 0 && (now = monotonic_ns()) < until;) {
       futex_wait(guard_word, 0, std::chrono::nanoseconds(until - now));
     }
     if (guard_word.load() != 0) return;
-    if (!message.empty()) {
-      const std::string line = fmt::format("millstream: {}\n", message);
-      if (write(STDERR_FILENO, line.data(), line.size()) < 0) _exit(code);
-      report_end_to_supervisor(communication_error("{}", message), /*said=*/true);
+    if (!message.empty() && !report_end_to_supervisor(make_error(category, message), /*said=*/false)) {
+      const std::string line = fmt::format("millstream: error: {}\n", message);
+      [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
     }
     _exit(code);
   });
@@ -648,7 +662,7 @@ void Job::State::watch() {
 
 void Job::State::end_job(const std::string& message, const std::vector<int>& lost) {
   if (control->aborted.exchange(1) != 0) _exit(4);
-  const std::string line = fmt::format("millstream: {}\n", message);
+  const std::string line = fmt::format("millstream: error: {}\n", message);
   // If standard error is gone there is nobody to tell.
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
   report_end_to_supervisor(communication_error("{}", message), /*said=*/true);

@@ -25,6 +25,10 @@
 #include "comm/communicator.h"
 #include "comm/topology.h"
 
+namespace arrow {
+class Table;
+}
+
 namespace millstream::comm {
 
 class SharedMemory;
@@ -89,6 +93,8 @@ class Job {
 
  private:
   friend Status wait_while_equal(Job& job, const std::atomic<uint32_t>& word, uint32_t expected);
+  friend Result<std::shared_ptr<arrow::Table>> rebalance(Job& job, const std::shared_ptr<arrow::Table>& table,
+                                                         const std::vector<int>& destinations);
   struct State;
   explicit Job(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;

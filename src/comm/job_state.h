@@ -91,7 +91,7 @@ struct Job::State {
   RankSign read_sign(int index, int of_rank) const;
   std::vector<RankSign> collect_signs();
   [[noreturn]] void end_job(const std::string& message, const std::vector<int>& lost);
-  void guard_against_hang(double seconds, int code, std::string message);
+  void guard_against_hang(double seconds, ErrorCategory category, int code, std::string message);
   void guard_off();
 };
 

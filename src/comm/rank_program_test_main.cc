@@ -1,0 +1,125 @@
+// A program whose ranks end in every way there is; supervisor_test.cc runs it.
+//
+//   rank_program supervise N [--messages] [--deadline S] CASE     starts N ranks of "rank … CASE"
+
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/futex.h"
+#include "base/progress.h"
+#include "comm/job.h"
+#include "comm/supervisor.h"
+#include "comm/supervisor_protocol.h"
+
+namespace {
+
+using namespace millstream;
+
+std::atomic<uint32_t> signalled{0};
+
+int rank_main(const comm::JobOptions& options, const std::string& name) {
+  for (int signal : {SIGTERM, SIGINT}) {
+    std::signal(signal, [](int) {
+      signalled.store(1);
+      futex_wake_all(signalled);
+    });
+  }
+  if (name == "usage") {
+    const Status status = usage_error("there is no case like this");
+    if (!comm::report_end_to_supervisor(status, false)) return 70;
+    return exit_code(status);
+  }
+  if (name == "dies_early") raise(SIGKILL);
+  set_phase("the test");
+  auto started = comm::Job::start(options);
+  if (!started.ok()) {
+    comm::report_end_to_supervisor(started.status(), false);
+    return exit_code(started.status());
+  }
+  comm::Job& job = **started;
+  Status status = job.world().barrier();
+  const bool chosen = job.rank() == 1;
+  if (!status.ok()) {
+    // Another rank has ended already.
+  } else if (name == "hello") {
+    std::printf("rank %d of %d\n", job.rank(), job.size());
+    std::fflush(stdout);
+  } else if (name == "data_error") {
+    if (chosen) status = data_error("a.parquet, row 7: not a number");
+  } else if (name == "background_failure") {
+    // A thread of rank 1 fails while the main threads wait for one another.
+    if (chosen) job.fail(data_error("b.parquet, row 8: not a number"));
+    status = job.world().barrier();
+  } else if (name == "killed") {
+    if (chosen) raise(SIGKILL);
+    status = job.world().barrier();
+  } else if (name == "crashes") {
+    std::signal(SIGSEGV, SIG_DFL);
+    if (chosen) raise(SIGSEGV);
+    status = job.world().barrier();
+  } else if (name == "stopped") {
+    if (chosen) raise(SIGSTOP);
+    status = job.world().barrier();
+  } else if (name == "first_stopped") {
+    if (job.rank() == 0) raise(SIGSTOP);
+    status = job.world().barrier();
+  } else if (name == "does_nothing") {
+    while (chosen) pause();
+    status = job.world().barrier();
+  } else if (name == "all_wait") {
+    std::atomic<uint32_t> never{0};
+    status = comm::wait_while_equal(job, never, 0);
+  } else if (name == "leaves") {
+    if (chosen) _exit(3);
+    status = job.world().barrier();
+  } else if (name == "waits_for_signal") {
+    std::printf("ready\n");
+    std::fflush(stdout);
+    while (signalled.load() == 0) futex_wait(signalled, 0, std::chrono::seconds(60));
+    status = make_error(ErrorCategory::kInterrupted, "interrupted by a signal");
+  } else if (name == "left_memory") {
+    // As a rank would that is killed between making and unlinking.
+    if (chosen) {
+      const std::string path =
+          std::string("/dev/shm/millstream-") + std::getenv("MILLSTREAM_JOB_ID") + "-1-99";
+      if (std::FILE* file = std::fopen(path.c_str(), "w")) std::fclose(file);
+      raise(SIGKILL);
+    }
+    status = job.world().barrier();
+  } else if (name == "many_ends") {
+    status = failed_error("rank {} can't go on", job.rank());
+  }
+  status = job.finish(status);
+  return exit_code(status);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  comm::enter_rank_process();
+  comm::JobOptions options;
+  options.deadline_s = 60;
+  std::string mode = argc > 1 ? argv[1] : "";
+  std::string name;
+  for (int i = 2; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument == "--messages") {
+      options.force_messages = true;
+    } else if (argument == "--deadline" && i + 1 < argc) {
+      options.deadline_s = std::atof(argv[++i]);
+    } else {
+      name = argument;
+    }
+  }
+  if (mode == "rank") return rank_main(options, name);
+  if (mode != "supervise" || argc < 4) return 2;
+  std::vector<std::string> command = {argv[0], "rank"};
+  for (int i = 3; i < argc; ++i) command.push_back(argv[i]);
+  return comm::run_supervisor(std::atoi(argv[2]), command);
+}

@@ -1,0 +1,393 @@
+// The loader from query to slots, on every number of ranks and trainers, both transports: the batches are those that
+// a plain walk over lanes and windows gives.
+
+#include "loader/data_loader.h"
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "comm/mpi_test.h"
+#include "exec/file_catalog.h"
+#include "loader/digest.h"
+#include "loader/survey.h"
+#include "loader/test_data.h"
+
+namespace millstream::loader {
+namespace {
+
+comm::Job& job() { return comm::test_job(); }
+
+DataConfig data_config(const std::string& folder) {
+  DataConfig data;
+  data.train = "SELECT id, x, y FROM 'part-*.parquet' WHERE keep = 1";
+  data.base_directory = folder;
+  data.target = "y";
+  features::FeatureSpec plain, scaled;
+  plain.columns = {"id"};
+  scaled.columns = {"x"};
+  scaled.steps = {features::parse_step("standard_scale").ValueOrDie()};
+  data.features = {plain, scaled};
+  return data;
+}
+
+LoaderConfig loader_config(const std::string& folder) {
+  LoaderConfig config;
+  config.batch_size = 256;
+  config.window = 500;
+  config.lanes = 4;
+  config.prefetch = 3;
+  config.seed = 42;
+  config.threads = 2;
+  config.cache_directory = folder + "/cache";
+  return config;
+}
+
+struct Drawn {
+  Status status;
+  SurveyResult survey;
+  std::vector<DigestLine> lines;  // on the first trainer's rank
+};
+
+Drawn draw(const DataConfig& data, const LoaderConfig& config, int64_t epochs, const std::string& trainers) {
+  Drawn drawn;
+  const auto roles = comm::assign_roles(job().topology(), trainers);
+  if (!roles.ok()) {
+    drawn.status = roles.status();
+    return drawn;
+  }
+  const auto catalog = exec::make_file_catalog(1);
+  auto loader = DataLoader::make(job(), *roles, *catalog, data, config, epochs);
+  if (!loader.ok()) {
+    drawn.status = loader.status();
+    return drawn;
+  }
+  Status status = digest_batches(job(), *roles, **loader, [&](const DigestLine& line) { drawn.lines.push_back(line); });
+  if (!status.ok()) job().fail(status);
+  const Status finished = (*loader)->finish();
+  if (status.ok() || error_category(status) == ErrorCategory::kPeerFailed) status = finished.ok() ? status : finished;
+  drawn.status = job().agree(status);
+  drawn.survey = (*loader)->survey();
+  return drawn;
+}
+
+// What must come out, given the fitted numbers.
+std::vector<DigestLine> expected_lines(const std::vector<TestFile>& files, const DataConfig& data,
+                                       const LoaderConfig& config, int64_t epochs, const features::Fitted& fitted,
+                                       bool pieces = false) {
+  const double mean = fitted.values[0].value;
+  const double scale = fitted.values[1].value;
+  auto train = rows_by_entry_point(files, data.valid_fraction, false);
+  const auto valid = rows_by_entry_point(files, data.valid_fraction, true);
+  // Blocks without rows make no piece.
+  if (pieces) std::erase_if(train, [](const auto& rows) { return rows.empty(); });
+  std::vector<DigestLine> lines;
+  const auto add = [&](PassKind kind, int64_t epoch, const std::vector<std::vector<TestRow>>& batches) {
+    for (size_t step = 0; step < batches.size(); ++step) {
+      std::vector<float> features, targets;
+      for (const TestRow& row : batches[step]) {
+        features.push_back(static_cast<float>(row.id));
+        features.push_back(static_cast<float>((row.x - mean) / scale));
+        targets.push_back(static_cast<float>(row.y));
+      }
+      Digest digest;
+      digest.add(features.data(), features.size() * 4);
+      digest.add(targets.data(), targets.size() * 4);
+      lines.push_back({{kind, epoch},
+                       static_cast<int64_t>(step),
+                       static_cast<int64_t>(batches[step].size()),
+                       digest.hex()});
+    }
+  };
+  for (int64_t epoch = 0; epoch < epochs; ++epoch) {
+    ScheduleConfig schedule{.seed = config.seed,
+                            .epoch = epoch,
+                            .shuffle = config.shuffle,
+                            .lanes = config.lanes,
+                            .window = config.window,
+                            .batch_size = config.batch_size};
+    add(PassKind::kTrain, epoch, expected_batches(train, schedule));
+    schedule.shuffle = Shuffle::kNone;
+    add(PassKind::kValid, epoch, expected_batches(valid, schedule));
+  }
+  return lines;
+}
+
+void expect_lines(const std::vector<DigestLine>& got, const std::vector<DigestLine>& wanted, const std::string& where) {
+  ASSERT_EQ(got.size(), wanted.size()) << where;
+  for (size_t i = 0; i < got.size(); ++i) {
+    ASSERT_EQ(got[i].pass.kind, wanted[i].pass.kind) << where << ", batch " << i;
+    ASSERT_EQ(got[i].pass.epoch, wanted[i].pass.epoch) << where << ", batch " << i;
+    ASSERT_EQ(got[i].step, wanted[i].step) << where << ", batch " << i;
+    ASSERT_EQ(got[i].rows, wanted[i].rows) << where << ", batch " << i;
+    ASSERT_EQ(got[i].digest, wanted[i].digest) << where << ", batch " << i;
+  }
+}
+
+// Every number of trainers and both transports give the expected batches.
+void check_all_shapes(const std::vector<TestFile>& files, const DataConfig& data, const LoaderConfig& base,
+                      int64_t epochs, bool pieces = false) {
+  for (int trainers = 1; trainers <= job().size(); ++trainers) {
+    for (const Transport transport : {Transport::kAuto, Transport::kMessages}) {
+      LoaderConfig config = base;
+      config.transport = transport;
+      const std::string where = fmt::format("{} ranks, {} trainers, {}", job().size(), trainers,
+                                            transport == Transport::kAuto ? "shared memory" : "messages");
+      const Drawn drawn = draw(data, config, epochs, std::to_string(trainers));
+      ASSERT_TRUE(drawn.status.ok()) << where << ": " << drawn.status.ToString();
+      if (drawn.lines.empty()) continue;  // not the first trainer
+      expect_lines(drawn.lines, expected_lines(files, data, config, epochs, drawn.survey.fitted, pieces), where);
+    }
+  }
+}
+
+TEST(DataLoaderTest, SameBatchesOnEveryShape) {
+  SharedFolder folder(job());
+  // 24 row groups, one file without rows, one of a single row.
+  const auto files = make_test_files({1000, 0, 1, 640, 700}, 100);
+  ASSERT_TRUE(write_test_files(job(), folder.path(), files).ok());
+  DataConfig data = data_config(folder.path());
+  data.valid_fraction = 0.2;
+  check_all_shapes(files, data, loader_config(folder.path()), 2);
+}
+
+TEST(DataLoaderTest, FewEntryPointsAreRewritten) {
+  SharedFolder folder(job());
+  auto files = make_test_files({900, 300, 800}, 450);
+  for (TestRow& row : files[1].rows) row.keep = 0;  // the filter keeps nothing of this file
+  ASSERT_TRUE(write_test_files(job(), folder.path(), files).ok());
+  DataConfig data = data_config(folder.path());
+  data.valid_fraction = 0.3;
+  check_all_shapes(files, data, loader_config(folder.path()), 2, true);
+  ASSERT_TRUE(job().agree(Status::OK()).ok());
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path() + "/cache/survey"), {}), 1);
+}
+
+TEST(DataLoaderTest, FileOrder) {
+  SharedFolder folder(job());
+  const auto files = make_test_files({500, 3, 0, 700}, 130);
+  ASSERT_TRUE(write_test_files(job(), folder.path(), files).ok());
+  LoaderConfig config = loader_config(folder.path());
+  config.shuffle = Shuffle::kNone;
+  check_all_shapes(files, data_config(folder.path()), config, 2);
+}
+
+TEST(DataLoaderTest, BatchLargerThanTheDataAndMoreRanksThanBlocks) {
+  SharedFolder folder(job());
+  const auto files = make_test_files({5, 2}, 100);
+  ASSERT_TRUE(write_test_files(job(), folder.path(), files).ok());
+  LoaderConfig config = loader_config(folder.path());
+  config.batch_size = 100000;
+  check_all_shapes(files, data_config(folder.path()), config, 3);
+}
+
+TEST(DataLoaderTest, SlowFeederChangesNothing) {
+  SharedFolder folder(job());
+  const auto files = make_test_files({1800}, 100);
+  ASSERT_TRUE(write_test_files(job(), folder.path(), files).ok());
+  ::setenv("MILLSTREAM_TEST_SLOW_FEEDER", fmt::format("{}:3", job().size() - 1).c_str(), 1);
+  check_all_shapes(files, data_config(folder.path()), loader_config(folder.path()), 1);
+  ::unsetenv("MILLSTREAM_TEST_SLOW_FEEDER");
+}
+
+TEST(DataLoaderTest, FitsAreTheTrainingRowsOnAnyNumberOfRanks) {
+  SharedFolder folder(job());
+  const auto files = make_test_files({3000, 1000}, 300);
+  ASSERT_TRUE(write_test_files(job(), folder.path(), files).ok());
+  DataConfig data = data_config(folder.path());
+  data.valid_fraction = 0.25;
+  const Drawn drawn = draw(data, loader_config(folder.path()), 1, "1");
+  ASSERT_TRUE(drawn.status.ok()) << drawn.status.ToString();
+  long double sum = 0, squares = 0;
+  int64_t count = 0, valid = 0, filtered = 0;
+  for (const auto& rows : rows_by_entry_point(files, 0.25, false)) {
+    for (const TestRow& row : rows) sum += row.x;
+    count += static_cast<int64_t>(rows.size());
+  }
+  for (const auto& rows : rows_by_entry_point(files, 0.25, false)) {
+    for (const TestRow& row : rows) squares += (row.x - sum / count) * (row.x - sum / count);
+  }
+  for (const auto& rows : rows_by_entry_point(files, 0.25, true)) valid += static_cast<int64_t>(rows.size());
+  for (const TestFile& file : files) {
+    for (const TestRow& row : file.rows) filtered += row.keep != 1;
+  }
+  EXPECT_EQ(drawn.survey.rows_train, count);
+  EXPECT_EQ(drawn.survey.rows_valid, valid);
+  EXPECT_EQ(drawn.survey.rows_filtered, filtered);
+  ASSERT_EQ(drawn.survey.fitted.values.size(), 2u);
+  const double mean = static_cast<double>(sum / count);
+  const double scale = std::sqrt(static_cast<double>(squares / count));
+  EXPECT_NEAR(drawn.survey.fitted.values[0].value, mean, 1e-9 * std::abs(mean));
+  EXPECT_NEAR(drawn.survey.fitted.values[1].value, scale, 1e-9 * scale);
+}
+
+TEST(DataLoaderTest, SurveyIsTakenFromTheCache) {
+  SharedFolder folder(job());
+  const auto files = make_test_files({2000}, 1000);
+  ASSERT_TRUE(write_test_files(job(), folder.path(), files).ok());
+  const DataConfig data = data_config(folder.path());
+  const LoaderConfig config = loader_config(folder.path());
+  const Drawn first = draw(data, config, 1, "1");
+  ASSERT_TRUE(first.status.ok()) << first.status.ToString();
+  const auto entry = [&] { return std::filesystem::directory_iterator(folder.path() + "/cache/survey")->path(); };
+  const auto time = std::filesystem::last_write_time(entry() / "survey.bin");
+  const Drawn second = draw(data, config, 1, "1");
+  ASSERT_TRUE(second.status.ok()) << second.status.ToString();
+  EXPECT_EQ(std::filesystem::last_write_time(entry() / "survey.bin"), time);
+  EXPECT_EQ(first.survey.fitted.values[0].value, second.survey.fitted.values[0].value);
+  ASSERT_EQ(first.lines.size(), second.lines.size());
+  for (size_t i = 0; i < first.lines.size(); ++i) EXPECT_EQ(first.lines[i].digest, second.lines[i].digest);
+  ASSERT_TRUE(job().agree(Status::OK()).ok());
+
+  // A damaged entry is made again.
+  if (job().rank() == 0) {
+    std::fstream file(entry() / "survey.bin", std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(80);
+    file.put('x');
+    file.put('y');
+  }
+  ASSERT_TRUE(job().agree(Status::OK()).ok());
+  const Drawn third = draw(data, config, 1, "1");
+  ASSERT_TRUE(third.status.ok()) << third.status.ToString();
+  ASSERT_EQ(first.lines.size(), third.lines.size());
+  for (size_t i = 0; i < first.lines.size(); ++i) EXPECT_EQ(first.lines[i].digest, third.lines[i].digest);
+}
+
+TEST(DataLoaderTest, LimitCutsInSourceOrder) {
+  SharedFolder folder(job());
+  auto files = make_test_files({400, 500}, 90);
+  ASSERT_TRUE(write_test_files(job(), folder.path(), files).ok());
+  DataConfig data = data_config(folder.path());
+  data.limit_rows = 321;
+  int64_t left = data.limit_rows;
+  for (TestFile& file : files) {
+    for (TestRow& row : file.rows) {
+      if (row.keep == 1 && left-- <= 0) row.keep = 0;
+    }
+  }
+  LoaderConfig config = loader_config(folder.path());
+  config.window = 1 << 20;
+  const Drawn drawn = draw(data, config, 1, "1");
+  ASSERT_TRUE(drawn.status.ok()) << drawn.status.ToString();
+  EXPECT_EQ(drawn.survey.rows_train, 321);
+  if (!drawn.lines.empty()) {
+    expect_lines(drawn.lines, expected_lines(files, data, config, 1, drawn.survey.fitted), "limited");
+  }
+}
+
+TEST(DataLoaderTest, ValidationQueryOfItsOwn) {
+  SharedFolder folder(job());
+  auto files = make_test_files({600, 300}, 100);
+  ASSERT_TRUE(write_test_files(job(), folder.path(), files).ok());
+  DataConfig data = data_config(folder.path());
+  data.train = "SELECT id, x, y FROM 'part-00.parquet' WHERE keep = 1";
+  data.valid = "SELECT y, x, id, keep FROM 'part-01.parquet' WHERE keep = 1";
+  const LoaderConfig config = loader_config(folder.path());
+  const Drawn drawn = draw(data, config, 1, std::to_string(job().size()));
+  ASSERT_TRUE(drawn.status.ok()) << drawn.status.ToString();
+  int64_t valid_rows = 0;
+  for (const TestRow& row : files[1].rows) valid_rows += row.keep;
+  EXPECT_EQ(drawn.survey.rows_valid, valid_rows);
+  int64_t rows = 0;
+  for (const DigestLine& line : drawn.lines) rows += line.pass.kind == PassKind::kValid ? line.rows : 0;
+  if (job().rank() == 0) EXPECT_EQ(rows, valid_rows);
+
+  data.valid = "SELECT id, x AS z, y FROM 'part-01.parquet'";
+  const Drawn missing = draw(data, config, 1, "1");
+  EXPECT_EQ(missing.status.message(),
+            "the validation query has no column 'x', which is a feature; there are: id, z, y");
+}
+
+TEST(DataLoaderTest, NullsAreErrorsThatNameThePlaceOrAreDropped) {
+  SharedFolder folder(job());
+  auto files = make_test_files({500, 800}, 100);
+  files[0].rows[477].x_null = true;
+  files[0].rows[477].keep = 1;
+  files[1].rows[250].x = std::nan("");
+  files[1].rows[250].keep = 1;
+  ASSERT_TRUE(write_test_files(job(), folder.path(), files).ok());
+  DataConfig data = data_config(folder.path());
+  const LoaderConfig config = loader_config(folder.path());
+  const Drawn failed = draw(data, config, 1, "1");
+  EXPECT_EQ(error_category(failed.status), ErrorCategory::kData);
+  const std::string message = failed.status.message();
+  EXPECT_NE(message.find("feature column 'x' is null in "), std::string::npos) << message;
+  EXPECT_NE(message.find("part-00.parquet"), std::string::npos) << message;
+  EXPECT_NE(message.find("row group 4, row 477"), std::string::npos) << message;
+
+  data.features[1].on_null = features::OnNull::kDrop;
+  const Drawn dropped = draw(data, config, 1, std::to_string(job().size()));
+  ASSERT_TRUE(dropped.status.ok()) << dropped.status.ToString();
+  EXPECT_EQ(dropped.survey.rows_dropped, 2);
+  files[0].rows[477].keep = files[1].rows[250].keep = 0;
+  if (!dropped.lines.empty()) {
+    expect_lines(dropped.lines, expected_lines(files, data, config, 1, dropped.survey.fitted, true), "dropped");
+  }
+}
+
+TEST(DataLoaderTest, NothingLeftIsOneError) {
+  SharedFolder folder(job());
+  const auto files = make_test_files({500, 0, 300}, 100);
+  ASSERT_TRUE(write_test_files(job(), folder.path(), files).ok());
+  DataConfig data = data_config(folder.path());
+  data.train = "SELECT id, x, y FROM 'part-*.parquet' WHERE keep = 17";
+  const Drawn drawn = draw(data, loader_config(folder.path()), 1, "1");
+  EXPECT_EQ(error_category(drawn.status), ErrorCategory::kFailed);
+  EXPECT_EQ(drawn.status.message(), "the training query has no rows: 800 were read and the WHERE left none");
+}
+
+TEST(DataLoaderTest, MemoryThatDoesNotSufficeNamesWhatWould) {
+  SharedFolder folder(job());
+  const auto files = make_test_files({4000}, 100);
+  ASSERT_TRUE(write_test_files(job(), folder.path(), files).ok());
+  LoaderConfig config = loader_config(folder.path());
+  config.memory_bytes = 10000;
+  const Drawn drawn = draw(data_config(folder.path()), config, 1, "1");
+  EXPECT_EQ(error_category(drawn.status), ErrorCategory::kUsage);
+  EXPECT_NE(drawn.status.message().find("would fit"), std::string::npos) << drawn.status.message();
+}
+
+TEST(DataLoaderTest, GivenUpInTheMiddle) {
+  SharedFolder folder(job());
+  const auto files = make_test_files({3000}, 100);
+  ASSERT_TRUE(write_test_files(job(), folder.path(), files).ok());
+  for (const Transport transport : {Transport::kAuto, Transport::kMessages}) {
+    LoaderConfig config = loader_config(folder.path());
+    config.transport = transport;
+    const auto roles = comm::assign_roles(job().topology(), "1").ValueOrDie();
+    const auto catalog = exec::make_file_catalog(1);
+    auto loader = DataLoader::make(job(), roles, *catalog, data_config(folder.path()), config, 50);
+    ASSERT_TRUE(loader.ok()) << loader.status().ToString();
+    if (roles.is_trainer(job().rank())) {
+      ASSERT_TRUE((*loader)->next().ok());
+    }
+    loader->reset();  // ends, though most batches were never taken
+    ASSERT_TRUE(job().agree(Status::OK()).ok());
+    if (transport == Transport::kMessages) break;
+  }
+}
+
+TEST(DataLoaderTest, LargeRowGroupIsCutToPieces) {
+  SharedFolder folder(job());
+  const auto files = make_test_files({150000}, 1 << 20);
+  ASSERT_TRUE(write_test_files(job(), folder.path(), files).ok());
+  DataConfig data = data_config(folder.path());
+  LoaderConfig config = loader_config(folder.path());
+  config.batch_size = 16384;
+  config.window = 40000;
+  config.lanes = 8;
+  const Drawn drawn = draw(data, config, 1, "1");
+  ASSERT_TRUE(drawn.status.ok()) << drawn.status.ToString();
+  // Pieces are the blocks of 64 Ki rows.
+  auto blocks = make_test_files({150000}, 64 * 1024);
+  if (!drawn.lines.empty()) {
+    expect_lines(drawn.lines, expected_lines(blocks, data, config, 1, drawn.survey.fitted, true), "pieces");
+  }
+}
+
+}  // namespace
+}  // namespace millstream::loader

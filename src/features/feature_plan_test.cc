@@ -1,9 +1,9 @@
 #include "features/feature_plan.h"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <cstring>
+
+#include <gtest/gtest.h>
 
 #include "features/fitted_json.h"
 #include "features/row_packer.h"
@@ -46,26 +46,31 @@ TEST(FeaturePlanTest, RefusesWhatCannotBecomeATensor) {
             "the feature column 'zone' is named twice; a column has one chain of steps");
   EXPECT_EQ(error_of({spec({"miles"})}),
             "the column 'miles' is both the target and a feature; the model would learn to copy it");
-  EXPECT_EQ(error_of({}), "there are no feature columns; name them in a [[feature]] table: columns = [\"...\"]");
+  EXPECT_EQ(error_of({}),
+            "there are no feature columns; name them in a [[feature]] table: columns = [\"...\"]");
   EXPECT_EQ(error_of({spec({"zone"})}, "mile"),
             "the target column 'mile' is not an output of the query; did you mean 'miles'?");
   EXPECT_EQ(error_of({spec({"when"})}),
-            "the feature column 'when' is a timestamp[us], which is not a number; take parts of it in the query, as in "
+            "the feature column 'when' is a timestamp[us], which is not a number; take parts of it in the "
+            "query, as in "
             "hour(when), or its distance to another time with date_diff");
   EXPECT_EQ(error_of({spec({"zone"})}, "vendor"),
-            "the target column 'vendor' is text (string), which is not a number; turn it into one in the query, with "
+            "the target column 'vendor' is text (string), which is not a number; turn it into one in the "
+            "query, with "
             "CASE or CAST(vendor AS DOUBLE), or leave it out");
-  EXPECT_EQ(error_of({spec({"tips"}, {"fill_null(0)", "null_indicator"})}),
-            "feature column 'tips': null_indicator comes after fill_null and would see no null; put it before");
+  EXPECT_EQ(
+      error_of({spec({"tips"}, {"fill_null(0)", "null_indicator"})}),
+      "feature column 'tips': null_indicator comes after fill_null and would see no null; put it before");
 }
 
 TEST(FeaturePlanTest, PassesAreTheLongestChainOfFits) {
-  const auto plan = FeaturePlan::make(query(),
-                                      {spec({"zone", "flag"}, {"standard_scale"}),
-                                       spec({"tips"}, {"null_indicator", "fill_null(mean)", "log1p", "standard_scale"}),
-                                       spec({"fare"})},
-                                      "miles", OnNull::kError)
-                        .ValueOrDie();
+  const auto plan =
+      FeaturePlan::make(
+          query(),
+          {spec({"zone", "flag"}, {"standard_scale"}),
+           spec({"tips"}, {"null_indicator", "fill_null(mean)", "log1p", "standard_scale"}), spec({"fare"})},
+          "miles", OnNull::kError)
+          .ValueOrDie();
   EXPECT_EQ(plan.num_passes(), 2);
   EXPECT_EQ(plan.pending_columns(), (std::vector<std::string>{"zone", "flag", "tips"}));
   EXPECT_EQ(plan.input()->field_names(), (std::vector<std::string>{"zone", "flag", "tips", "fare", "miles"}));
@@ -82,17 +87,18 @@ struct Rows {
     EXPECT_TRUE(zone.AppendValues({5, 1000000007, -3, 0}).ok());
     EXPECT_TRUE(tips.AppendValues({1.5, 0, 2.25, 4}, {true, false, true, true}).ok());
     EXPECT_TRUE(miles.AppendValues({0.1, 0.2, 0.3, 0.4}).ok());
-    batch = arrow::RecordBatch::Make(schema, 4, {zone.Finish().ValueOrDie(), tips.Finish().ValueOrDie(),
-                                                 miles.Finish().ValueOrDie()});
+    batch = arrow::RecordBatch::Make(
+        schema, 4, {zone.Finish().ValueOrDie(), tips.Finish().ValueOrDie(), miles.Finish().ValueOrDie()});
   }
 };
 
 FeaturePlan fitted_plan(bool log) {
-  auto plan = FeaturePlan::make(query(),
-                                {spec({"zone"}, {"standard_scale"}),
-                                 spec({"tips"}, log ? std::vector<std::string>{"null_indicator", "fill_null(mean)", "log1p"}
-                                                    : std::vector<std::string>{"null_indicator", "fill_null(mean)"})},
-                                "miles", OnNull::kError)
+  auto plan = FeaturePlan::make(
+                  query(),
+                  {spec({"zone"}, {"standard_scale"}),
+                   spec({"tips"}, log ? std::vector<std::string>{"null_indicator", "fill_null(mean)", "log1p"}
+                                      : std::vector<std::string>{"null_indicator", "fill_null(mean)"})},
+                  "miles", OnNull::kError)
                   .ValueOrDie();
   EXPECT_TRUE(plan.provide({{4, 250000002.25, 4e18}, {3, 2.5833333333333335, 3.0}}).ok());
   EXPECT_TRUE(plan.pending().empty());
@@ -145,25 +151,28 @@ TEST(RowPackerTest, NarrowedColumnsGiveTheSame) {
   arrow::Int32Builder zone;
   ASSERT_TRUE(zone.AppendValues({5, 1000000007, -3, 0}).ok());
   auto schema = rows.batch->schema()->SetField(0, arrow::field("zone", arrow::int32())).ValueOrDie();
-  const auto batch =
-      arrow::RecordBatch::Make(schema, 4, {zone.Finish().ValueOrDie(), rows.batch->column(1), rows.batch->column(2)});
+  const auto batch = arrow::RecordBatch::Make(
+      schema, 4, {zone.Finish().ValueOrDie(), rows.batch->column(1), rows.batch->column(2)});
   ASSERT_TRUE(packer.pack(*batch, nullptr, 4, narrow.data()).ok());
   EXPECT_EQ(wide, narrow);
 }
 
 TEST(RowPackerTest, NamesAValueThatIsNotFinite) {
-  const auto schema = arrow::schema({arrow::field("a", arrow::float64()), arrow::field("miles", arrow::float64())});
+  const auto schema =
+      arrow::schema({arrow::field("a", arrow::float64()), arrow::field("miles", arrow::float64())});
   auto plan = FeaturePlan::make(*schema, {spec({"a"})}, "miles", OnNull::kError).ValueOrDie();
   const RowPacker packer = RowPacker::make(plan.fitted(), "miles").ValueOrDie();
   arrow::DoubleBuilder a, miles;
   ASSERT_TRUE(a.AppendValues({1, 2, 1e300}).ok());
   ASSERT_TRUE(miles.AppendValues({1, 2, 3}).ok());
-  const auto batch = arrow::RecordBatch::Make(schema, 3, {a.Finish().ValueOrDie(), miles.Finish().ValueOrDie()});
+  const auto batch =
+      arrow::RecordBatch::Make(schema, 3, {a.Finish().ValueOrDie(), miles.Finish().ValueOrDie()});
   std::vector<float> out(6);
   const Status status = packer.pack(*batch, nullptr, 3, out.data());
   ASSERT_FALSE(status.ok());
-  EXPECT_EQ(status.message(), "feature 'a' is 1e+300, beyond float32, after its steps; leave such rows out in the WHERE, "
-                              "or change its steps");
+  EXPECT_EQ(status.message(),
+            "feature 'a' is 1e+300, beyond float32, after its steps; leave such rows out in the WHERE, "
+            "or change its steps");
   EXPECT_EQ(error_position(status)->row, 2);
 }
 
@@ -184,9 +193,11 @@ TEST(FittedJsonTest, ComesBackTheSame) {
   ASSERT_TRUE(RowPacker::make(*back, "miles")->pack(*rows.batch, nullptr, 4, after.data()).ok());
   EXPECT_EQ(before, after);
 
-  const auto without = arrow::schema({arrow::field("tip", arrow::float64()), arrow::field("zone", arrow::int64())});
-  EXPECT_EQ(fitted_from_json(json, without).status().message(),
-            "the features need the column 'tips' (double), which the input does not have; did you mean 'tip'?");
+  const auto without =
+      arrow::schema({arrow::field("tip", arrow::float64()), arrow::field("zone", arrow::int64())});
+  EXPECT_EQ(
+      fitted_from_json(json, without).status().message(),
+      "the features need the column 'tips' (double), which the input does not have; did you mean 'tip'?");
 }
 
 }  // namespace

@@ -23,11 +23,13 @@ std::string error_of(std::string_view step) {
 }
 
 TEST(FeatureSpecTest, NamesWhatIsWrong) {
-  EXPECT_EQ(error_of("standart_scale"), "unknown feature step 'standart_scale'; did you mean 'standard_scale'?");
+  EXPECT_EQ(error_of("standart_scale"),
+            "unknown feature step 'standart_scale'; did you mean 'standard_scale'?");
   EXPECT_EQ(error_of("fill_null(median)"), "fill_null(median): the argument can be mean or a finite number");
   EXPECT_EQ(error_of("fill_null(inf)"), "fill_null(inf): the argument can be mean or a finite number");
-  EXPECT_EQ(error_of("fill_null"),
-            "feature step fill_null takes one argument, fill_null(mean) or a number as in fill_null(0); it has 0");
+  EXPECT_EQ(
+      error_of("fill_null"),
+      "feature step fill_null takes one argument, fill_null(mean) or a number as in fill_null(0); it has 0");
   EXPECT_EQ(error_of("log1p(2)"), "feature step log1p takes no arguments; it has '2'");
   EXPECT_EQ(error_of("fill_null(0"), "feature step 'fill_null(0' has no closing parenthesis");
 }

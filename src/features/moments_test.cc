@@ -1,10 +1,10 @@
 #include "features/moments.h"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <random>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 namespace millstream::features {
 namespace {

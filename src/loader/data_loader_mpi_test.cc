@@ -1,8 +1,6 @@
 // The loader from query to slots, on every number of ranks and trainers, both transports: the batches are those that
 // a plain walk over lanes and windows gives.
 
-#include "loader/data_loader.h"
-
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -13,6 +11,7 @@
 
 #include "comm/mpi_test.h"
 #include "exec/file_catalog.h"
+#include "loader/data_loader.h"
 #include "loader/digest.h"
 #include "loader/survey.h"
 #include "loader/test_data.h"
@@ -20,7 +19,9 @@
 namespace millstream::loader {
 namespace {
 
-comm::Job& job() { return comm::test_job(); }
+comm::Job& job() {
+  return comm::test_job();
+}
 
 DataConfig data_config(const std::string& folder) {
   DataConfig data;
@@ -66,10 +67,12 @@ Drawn draw(const DataConfig& data, const LoaderConfig& config, int64_t epochs, c
     drawn.status = loader.status();
     return drawn;
   }
-  Status status = digest_batches(job(), *roles, **loader, [&](const DigestLine& line) { drawn.lines.push_back(line); });
+  Status status =
+      digest_batches(job(), *roles, **loader, [&](const DigestLine& line) { drawn.lines.push_back(line); });
   if (!status.ok()) job().fail(status);
   const Status finished = (*loader)->finish();
-  if (status.ok() || error_category(status) == ErrorCategory::kPeerFailed) status = finished.ok() ? status : finished;
+  if (status.ok() || error_category(status) == ErrorCategory::kPeerFailed)
+    status = finished.ok() ? status : finished;
   drawn.status = job().agree(status);
   drawn.survey = (*loader)->survey();
   return drawn;
@@ -77,8 +80,8 @@ Drawn draw(const DataConfig& data, const LoaderConfig& config, int64_t epochs, c
 
 // What must come out, given the fitted numbers.
 std::vector<DigestLine> expected_lines(const std::vector<TestFile>& files, const DataConfig& data,
-                                       const LoaderConfig& config, int64_t epochs, const features::Fitted& fitted,
-                                       bool pieces = false) {
+                                       const LoaderConfig& config, int64_t epochs,
+                                       const features::Fitted& fitted, bool pieces = false) {
   const double mean = fitted.values[0].value;
   const double scale = fitted.values[1].value;
   auto train = rows_by_entry_point(files, data.valid_fraction, false);
@@ -117,7 +120,8 @@ std::vector<DigestLine> expected_lines(const std::vector<TestFile>& files, const
   return lines;
 }
 
-void expect_lines(const std::vector<DigestLine>& got, const std::vector<DigestLine>& wanted, const std::string& where) {
+void expect_lines(const std::vector<DigestLine>& got, const std::vector<DigestLine>& wanted,
+                  const std::string& where) {
   ASSERT_EQ(got.size(), wanted.size()) << where;
   for (size_t i = 0; i < got.size(); ++i) {
     ASSERT_EQ(got[i].pass.kind, wanted[i].pass.kind) << where << ", batch " << i;
@@ -140,7 +144,8 @@ void check_all_shapes(const std::vector<TestFile>& files, const DataConfig& data
       const Drawn drawn = draw(data, config, epochs, std::to_string(trainers));
       ASSERT_TRUE(drawn.status.ok()) << where << ": " << drawn.status.ToString();
       if (drawn.lines.empty()) continue;  // not the first trainer
-      expect_lines(drawn.lines, expected_lines(files, data, config, epochs, drawn.survey.fitted, pieces), where);
+      expect_lines(drawn.lines, expected_lines(files, data, config, epochs, drawn.survey.fitted, pieces),
+                   where);
     }
   }
 }
@@ -233,7 +238,9 @@ TEST(DataLoaderTest, SurveyIsTakenFromTheCache) {
   const LoaderConfig config = loader_config(folder.path());
   const Drawn first = draw(data, config, 1, "1");
   ASSERT_TRUE(first.status.ok()) << first.status.ToString();
-  const auto entry = [&] { return std::filesystem::directory_iterator(folder.path() + "/cache/survey")->path(); };
+  const auto entry = [&] {
+    return std::filesystem::directory_iterator(folder.path() + "/cache/survey")->path();
+  };
   const auto time = std::filesystem::last_write_time(entry() / "survey.bin");
   const Drawn second = draw(data, config, 1, "1");
   ASSERT_TRUE(second.status.ok()) << second.status.ToString();
@@ -325,7 +332,8 @@ TEST(DataLoaderTest, NullsAreErrorsThatNameThePlaceOrAreDropped) {
   EXPECT_EQ(dropped.survey.rows_dropped, 2);
   files[0].rows[477].keep = files[1].rows[250].keep = 0;
   if (!dropped.lines.empty()) {
-    expect_lines(dropped.lines, expected_lines(files, data, config, 1, dropped.survey.fitted, true), "dropped");
+    expect_lines(dropped.lines, expected_lines(files, data, config, 1, dropped.survey.fitted, true),
+                 "dropped");
   }
 }
 

@@ -87,7 +87,8 @@ inline Status write_test_file(const std::string& folder, const TestFile& file) {
 }
 
 /// Writes the files on rank 0. Collective.
-inline Status write_test_files(comm::Job& job, const std::string& folder, const std::vector<TestFile>& files) {
+inline Status write_test_files(comm::Job& job, const std::string& folder,
+                               const std::vector<TestFile>& files) {
   Status status;
   if (job.rank() == 0) {
     for (const TestFile& file : files) {
@@ -116,15 +117,16 @@ inline bool is_valid_row(const std::string& file, int64_t row, double fraction) 
 }
 
 /// Surviving rows (keep = 1) by row group, training or validation ones.
-inline std::vector<std::vector<TestRow>> rows_by_entry_point(const std::vector<TestFile>& files, double fraction,
-                                                             bool valid) {
+inline std::vector<std::vector<TestRow>> rows_by_entry_point(const std::vector<TestFile>& files,
+                                                             double fraction, bool valid) {
   std::vector<std::vector<TestRow>> entries;
   for (const TestFile& file : files) {
     const auto size = static_cast<int64_t>(file.rows.size());
     for (int64_t first = 0; first < size; first += file.row_group_rows) {
       auto& rows = entries.emplace_back();
       for (int64_t row = first; row < std::min(size, first + file.row_group_rows); ++row) {
-        if (file.rows[row].keep == 1 && is_valid_row(file.name, row, fraction) == valid) rows.push_back(file.rows[row]);
+        if (file.rows[row].keep == 1 && is_valid_row(file.name, row, fraction) == valid)
+          rows.push_back(file.rows[row]);
       }
     }
   }

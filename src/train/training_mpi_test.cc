@@ -1,0 +1,332 @@
+// The whole of training, prediction and evaluation through the loader, on 1 to 4 ranks.
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+
+#include <gtest/gtest.h>
+
+#include "comm/mpi_test.h"
+#include "exec/file_catalog.h"
+#include "exec/parquet_writer.h"
+#include "train/bundle.h"
+#include "train/library_functions.h"
+#include "train/run_directory.h"
+
+namespace millstream::train {
+namespace {
+
+namespace fs = std::filesystem;
+using comm::test_job;
+
+class TrainingTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "millstream-train-XXXXXX").string();
+    if (test_job().rank() == 0) ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    folder_ = *test_job().world().broadcast_bytes(pattern, 0);
+    setenv("MILLSTREAM_CACHE", (fs::path(folder_) / "cache").c_str(), 1);
+  }
+  void TearDown() override {
+    (void)test_job().agree(Status::OK());
+    if (test_job().rank() == 0) fs::remove_all(folder_);
+  }
+
+  /// Rows of a, b and y = 3a - 2b + 1 + noise, in row groups of 300; `null_at` rows have no b.
+  void write_data(const std::string& name, int64_t rows, int64_t null_at = -1, bool with_target = true) {
+    Status status;
+    if (test_job().rank() == 0) status = write_data_file(name, rows, null_at, with_target);
+    ASSERT_TRUE(test_job().agree(status).ok()) << status.ToString();
+  }
+  Status write_data_file(const std::string& name, int64_t rows, int64_t null_at, bool with_target) {
+    arrow::DoubleBuilder a, b, y;
+    for (int64_t i = 0; i < rows; ++i) {
+      const double va = std::sin(0.1 * static_cast<double>(i)) * 5, vb = static_cast<double>(i % 17);
+      MILLSTREAM_TRY(a.Append(va));
+      MILLSTREAM_TRY(i == null_at ? b.AppendNull() : b.Append(vb));
+      MILLSTREAM_TRY(y.Append(3 * va - 2 * vb + 1 + 0.1 * std::cos(static_cast<double>(i))));
+    }
+    arrow::FieldVector fields{arrow::field("a", arrow::float64()), arrow::field("b", arrow::float64())};
+    arrow::ArrayVector arrays{*a.Finish(), *b.Finish()};
+    if (with_target) {
+      fields.push_back(arrow::field("y", arrow::float64()));
+      arrays.push_back(*y.Finish());
+    }
+    const auto schema = arrow::schema(fields);
+    MILLSTREAM_ASSIGN(auto writer, exec::ParquetFileWriter::open(path(name), schema, {.overwrite = true, .row_group_rows = 300}));
+    MILLSTREAM_TRY(writer->write(*arrow::RecordBatch::Make(schema, rows, arrays)));
+    return writer->close();
+  }
+  std::string path(const std::string& name) const { return (fs::path(folder_) / name).string(); }
+
+  TrainJob job(const std::string& run) const {
+    TrainJob job;
+    job.data.train = "SELECT a, b, y FROM 'train.parquet' WHERE b >= 0 OR b IS NULL";
+    job.data.base_directory = folder_;
+    job.data.target = "y";
+    job.data.valid_fraction = 0.2;
+    job.data.features = {{{"a", "b"}, {{"standard_scale", {}}}, features::OnNull::kError}};
+    job.loader.batch_size = 64;
+    job.loader.lanes = 4;
+    job.loader.window = 500;
+    job.loader.cache_directory = path("cache");
+    job.loader.threads = 1;
+    job.model.hidden = {16};
+    job.train.epochs = 3;
+    job.train.learning_rate = 0.02;
+    job.out_directory = path(run);
+    job.recipe_text = "# a recipe\n";
+    return job;
+  }
+  Result<TrainSummary> run_training(const TrainJob& job, const std::string& trainers = "all",
+                                    const std::function<void(const TrainProgress&)>& progress = {}) {
+    MILLSTREAM_ASSIGN(const auto roles, comm::assign_roles(test_job().topology(), trainers));
+    const auto catalog = exec::make_file_catalog(1);
+    return train(test_job(), roles, *catalog, job, progress);
+  }
+  Result<int64_t> run_predict(const std::string& bundle, const std::vector<std::string>& inputs, const std::string& output,
+                              bool overwrite = false) {
+    PredictJob job;
+    job.bundle = bundle;
+    job.inputs = inputs;
+    job.output = output;
+    job.overwrite = overwrite;
+    job.loader.threads = 2;
+    const auto catalog = exec::make_file_catalog(1);
+    return predict(test_job(), *catalog, job);
+  }
+  Result<EvaluateSummary> run_evaluate(const std::string& bundle, const std::vector<std::string>& inputs) {
+    PredictJob job;
+    job.bundle = bundle;
+    job.inputs = inputs;
+    job.loader.threads = 2;
+    const auto catalog = exec::make_file_catalog(1);
+    return evaluate(test_job(), *catalog, job);
+  }
+  /// The predictions that a file holds, NaN for null.
+  static std::vector<double> read_predictions(const std::string& file) {
+    const auto catalog = exec::make_file_catalog(1);
+    const auto table = *catalog->open({{file}, "", {}});
+    std::vector<double> out;
+    for (size_t entry = 0; entry < table->entry_points().size(); ++entry) {
+      const auto reader = *table->read(static_cast<int>(entry), {0});
+      for (;;) {
+        const auto batch = *reader->next();
+        if (!batch) break;
+        const auto& column = *batch->column(0);
+        for (int64_t i = 0; i < column.length(); ++i) {
+          if (column.IsNull(i)) out.push_back(NAN);
+          else if (column.type_id() == arrow::Type::DOUBLE) out.push_back(static_cast<const arrow::DoubleArray&>(column).Value(i));
+          else out.push_back(static_cast<const arrow::FloatArray&>(column).Value(i));
+        }
+      }
+    }
+    return out;
+  }
+  /// The error is the same on every rank; the job can be used again.
+  static std::string error_everywhere(const Status& status) {
+    EXPECT_FALSE(status.ok());
+    test_job().clear_failure();
+    const auto texts = *test_job().world().allgather_bytes(status.message());
+    for (const std::string& text : texts) EXPECT_EQ(text, texts[0]);
+    return status.message();
+  }
+  std::string folder_;
+};
+
+TEST_F(TrainingTest, TrainsPredictsAndEvaluates) {
+  write_data("train.parquet", 2000);
+  write_data("test.parquet", 700);
+  int64_t calls = 0;
+  TrainJob work = job("run");
+  auto summary = run_training(work, "all", [&](const TrainProgress& progress) {
+    ++calls;
+    EXPECT_EQ(progress.epochs, 3);
+    EXPECT_LE(progress.step, progress.steps);
+  });
+  ASSERT_TRUE(summary.ok()) << summary.status().ToString();
+  EXPECT_EQ(calls > 0, test_job().rank() == 0);
+  EXPECT_EQ(summary->epochs, 3);
+  EXPECT_EQ(summary->ranks, test_job().size());
+  EXPECT_EQ(summary->trainers, test_job().size());
+  EXPECT_EQ(summary->parameters, 2 * 16 + 16 + 16 + 1);
+  EXPECT_EQ(summary->steps, summary->epochs * ((summary->rows / 3 + 63) / 64));
+  EXPECT_LT(summary->loss_last, summary->loss_first);
+  EXPECT_GT(summary->valid.at("r2"), 0.5);
+  EXPECT_GT(summary->peak_rss_bytes, 0);
+  EXPECT_FALSE(summary->bottleneck.empty());
+  EXPECT_EQ(summary->bundle, path("run") + "/bundle");
+
+  // What is left behind.
+  EXPECT_EQ(*read_whole_file(path("run/recipe.toml"), 1000), "# a recipe\n");
+  std::ifstream metrics(path("run/metrics.jsonl"));
+  int epochs = 0, steps = 0;
+  for (std::string line; std::getline(metrics, line);) {
+    epochs += line.find("\"kind\":\"epoch\"") != std::string::npos;
+    steps += line.find("\"kind\":\"step\"") != std::string::npos;
+  }
+  EXPECT_EQ(epochs, 3);
+  EXPECT_GE(steps, 3);
+  auto bundle = read_bundle(summary->bundle);
+  ASSERT_TRUE(bundle.ok()) << bundle.status().ToString();
+  EXPECT_EQ(bundle->metrics, summary->valid);
+  EXPECT_EQ(bundle->rows_train, summary->rows / 3);
+  EXPECT_EQ(bundle->rows_train + bundle->rows_valid, 2000);
+
+  // One prediction a row, in row order, near the truth; the same over two files as over each.
+  auto rows = run_predict(summary->bundle, {path("test.parquet")}, path("out.parquet"));
+  ASSERT_TRUE(rows.ok()) << rows.status().ToString();
+  EXPECT_EQ(*rows, 700);
+  const auto predictions = read_predictions(path("out.parquet"));
+  ASSERT_EQ(predictions.size(), 700u);
+  double squared_error = 0;
+  for (int i = 0; i < 700; ++i) {
+    const double truth = 3 * std::sin(0.1 * i) * 5 - 2 * (i % 17) + 1 + 0.1 * std::cos(i);
+    squared_error += (predictions[i] - truth) * (predictions[i] - truth);
+  }
+  auto evaluated = run_evaluate(summary->bundle, {path("test.parquet")});
+  ASSERT_TRUE(evaluated.ok()) << evaluated.status().ToString();
+  EXPECT_EQ(evaluated->rows, 700);
+  EXPECT_NEAR(evaluated->metrics.at("rmse"), std::sqrt(squared_error / 700), 1e-6 * evaluated->metrics.at("rmse"));
+  EXPECT_EQ(exit_code(run_predict(summary->bundle, {path("test.parquet")}, path("out.parquet")).status()), 3);
+  test_job().clear_failure();
+  rows = run_predict(summary->bundle, {path("test.parquet"), path("train.parquet")}, path("out.parquet"), true);
+  ASSERT_TRUE(rows.ok()) << rows.status().ToString();
+  EXPECT_EQ(*rows, 2700);
+  const auto both = read_predictions(path("out.parquet"));
+  ASSERT_EQ(both.size(), 2700u);
+  for (int i = 0; i < 700; ++i) EXPECT_FLOAT_EQ(both[i], predictions[i]);
+}
+
+TEST_F(TrainingTest, EvaluateRepeatsWhatValidationPrinted) {
+  write_data("train.parquet", 1000);
+  write_data("valid.parquet", 500);
+  TrainJob work = job("run");
+  work.data.valid_fraction = 0;
+  work.data.valid = "SELECT a, b, y FROM 'valid.parquet' WHERE b > 2";
+  work.data.valid_base_directory = folder_;
+  work.data.train = "SELECT a, b, y FROM 'train.parquet' WHERE b > 2";
+  auto summary = run_training(work);
+  ASSERT_TRUE(summary.ok()) << summary.status().ToString();
+  auto evaluated = run_evaluate(summary->bundle, {path("valid.parquet")});
+  ASSERT_TRUE(evaluated.ok()) << evaluated.status().ToString();
+  EXPECT_LT(evaluated->rows, 500);
+  for (const auto& [name, value] : summary->valid) EXPECT_NEAR(evaluated->metrics.at(name), value, 1e-6 * std::abs(value)) << name;
+}
+
+TEST_F(TrainingTest, DoublePrecisionWeightsDoNotDependOnTheNumberOfTrainers) {
+  write_data("train.parquet", 2100);
+  std::vector<Bundle> bundles;
+  std::vector<TrainSummary> summaries;
+  for (int trainers = 1; trainers <= test_job().size(); ++trainers) {
+    TrainJob work = job("run" + std::to_string(trainers));
+    work.train.precision = "float64";
+    work.train.epochs = 4;  // more than 100 steps, the last of an epoch small
+    work.data.valid_fraction = 0;
+    auto summary = run_training(work, std::to_string(trainers));
+    ASSERT_TRUE(summary.ok()) << summary.status().ToString();
+    EXPECT_EQ(summary->trainers, trainers);
+    EXPECT_GT(summary->steps, 100);
+    EXPECT_TRUE(summary->valid.empty());
+    summaries.push_back(*summary);
+    bundles.push_back(*read_bundle(summary->bundle));
+  }
+  for (size_t i = 1; i < bundles.size(); ++i) {
+    EXPECT_EQ(summaries[i].rows, summaries[0].rows);
+    EXPECT_EQ(summaries[i].steps, summaries[0].steps);
+    EXPECT_NEAR(summaries[i].loss_first, summaries[0].loss_first, 1e-9 * summaries[0].loss_first);
+    for (size_t t = 0; t < bundles[0].weights.tensors.size(); ++t) {
+      const auto &mine = bundles[i].weights.tensors[t], &first = bundles[0].weights.tensors[t];
+      ASSERT_EQ(mine.bytes.size(), first.bytes.size());
+      const auto* a = reinterpret_cast<const double*>(mine.bytes.data());
+      const auto* b = reinterpret_cast<const double*>(first.bytes.data());
+      double scale = 0;
+      for (size_t v = 0; v < mine.bytes.size() / 8; ++v) scale = std::max(scale, std::abs(b[v]));
+      for (size_t v = 0; v < mine.bytes.size() / 8; ++v) EXPECT_NEAR(a[v], b[v], 1e-9 * scale) << mine.name << " " << v;
+    }
+  }
+}
+
+TEST_F(TrainingTest, BestWeightsAreKept) {
+  write_data("train.parquet", 600);
+  TrainJob work = job("run");
+  work.train.optimizer = "sgd";
+  work.train.learning_rate = 0.3;  // bounces about
+  work.train.epochs = 6;
+  auto summary = run_training(work);
+  ASSERT_TRUE(summary.ok()) << summary.status().ToString();
+  double best = INFINITY;
+  std::ifstream metrics(path("run/metrics.jsonl"));
+  for (std::string line; std::getline(metrics, line);) {
+    const size_t at = line.find("\"rmse\":");
+    if (at != std::string::npos) best = std::min(best, std::stod(line.substr(at + 7)));
+  }
+  EXPECT_EQ(summary->valid.at("rmse"), best);
+}
+
+TEST_F(TrainingTest, DivergenceNamesEpochAndStep) {
+  write_data("train.parquet", 600);
+  TrainJob work = job("run");
+  work.train.optimizer = "sgd";
+  work.train.learning_rate = 1e30;
+  const std::string text = error_everywhere(run_training(work).status());
+  EXPECT_NE(text.find("training diverged: the loss is "), std::string::npos) << text;
+  EXPECT_NE(text.find("in epoch 1, step "), std::string::npos) << text;
+}
+
+TEST_F(TrainingTest, BadConfigurationsAndRunDirectories) {
+  write_data("train.parquet", 100);
+  TrainJob work = job("run");
+  work.train.loss = "msee";
+  EXPECT_EQ(error_everywhere(run_training(work).status()), "train.loss is 'msee'; did you mean 'mse'?");
+  work = job("run");
+  work.out_directory = path("train.parquet");
+  EXPECT_EQ(error_everywhere(run_training(work).status()),
+            "the run directory " + path("train.parquet") + " is a file; name another with --out");
+}
+
+TEST_F(TrainingTest, MissingTargetNullsAndColumnsAtPrediction) {
+  write_data("train.parquet", 600);
+  write_data("new.parquet", 650, /*null_at=*/640, /*with_target=*/false);
+  auto summary = run_training(job("run"));
+  ASSERT_TRUE(summary.ok()) << summary.status().ToString();
+  // The target is not needed; a null feature is an error that names its place.
+  std::string text = error_everywhere(run_predict(summary->bundle, {path("new.parquet")}, path("out.parquet")).status());
+  EXPECT_NE(text.find("column 'b'"), std::string::npos) << text;
+  EXPECT_NE(text.find("new.parquet"), std::string::npos) << text;
+  EXPECT_NE(text.find("640"), std::string::npos) << text;
+  EXPECT_FALSE(fs::exists(path("out.parquet")));
+  text = error_everywhere(run_evaluate(summary->bundle, {path("new.parquet")}).status());
+  EXPECT_EQ(text, path("new.parquet") + " has no column 'y': the bundle's filter or target need it, with type DOUBLE");
+  text = error_everywhere(run_evaluate(path("nothing"), {path("new.parquet")}).status());
+  EXPECT_EQ(text, "there is no bundle " + path("nothing"));
+
+  // With on_null = "drop" such a row has no prediction.
+  TrainJob work = job("run2");
+  work.data.features[0].on_null = features::OnNull::kDrop;
+  summary = run_training(work);
+  ASSERT_TRUE(summary.ok()) << summary.status().ToString();
+  auto rows = run_predict(summary->bundle, {path("new.parquet")}, path("out.parquet"));
+  ASSERT_TRUE(rows.ok()) << rows.status().ToString();
+  EXPECT_EQ(*rows, 650);
+  const auto predictions = read_predictions(path("out.parquet"));
+  ASSERT_EQ(predictions.size(), 650u);
+  for (int i = 0; i < 650; ++i) EXPECT_EQ(std::isnan(predictions[i]), i == 640) << i;
+}
+
+TEST_F(TrainingTest, TrainersThatAreNotRankZero) {
+  if (test_job().size() < 2) GTEST_SKIP() << "needs two ranks";
+  write_data("train.parquet", 600);
+  int64_t calls = 0;
+  auto summary = run_training(job("run"), "1", [&](const TrainProgress&) { ++calls; });
+  ASSERT_TRUE(summary.ok()) << summary.status().ToString();
+  EXPECT_EQ(calls > 0, test_job().rank() == 1);
+  EXPECT_EQ(summary->trainers, 1);
+  EXPECT_TRUE(read_bundle(summary->bundle).ok());
+}
+
+}  // namespace
+}  // namespace millstream::train

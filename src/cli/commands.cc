@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cctype>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
@@ -57,6 +58,19 @@ class Summary {
  private:
   std::string text_;
 };
+
+/// MPI libraries lay their names out in columns; here they stand in a line.
+std::string in_one_line(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    const bool space = std::isspace(static_cast<unsigned char>(c)) != 0;
+    if (!space)
+      out += c;
+    else if (!out.empty() && out.back() != ' ')
+      out += ' ';
+  }
+  return out;
+}
 
 std::string metrics_text(const std::map<std::string, double>& metrics) {
   std::string text;
@@ -475,7 +489,7 @@ Status run_info(Session& session) {
     versions.add("millstream", MILLSTREAM_VERSION)
         .add("arrow", arrow)
         .add("mpi_compiled", comm::mpi_compiled_in());
-    versions.add("mpi_running", comm::mpi_library_version()).add("torch", torch);
+    versions.add("mpi_running", in_one_line(comm::mpi_library_version())).add("torch", torch);
     JsonObject object;
     object.add_json("hosts", hosts.str()).add_json("ranks", ranks.str()).add_json("versions", versions.str());
     print_out(object.str() + "\n");
@@ -504,7 +518,7 @@ Status run_info(Session& session) {
   Summary versions;
   versions.line("millstream", "{}", MILLSTREAM_VERSION).line("Arrow", "{}", arrow);
   versions.line("MPI", "compiled with {}", comm::mpi_compiled_in());
-  versions.line("", "running {}", comm::mpi_library_version());
+  versions.line("", "running {}", in_one_line(comm::mpi_library_version()));
   versions.line("torch", "{}", library.ok() ? torch : "not there: " + library.status().message());
   print_out(text + versions.text());
   tell_roles(session);

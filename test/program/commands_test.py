@@ -38,6 +38,13 @@ class CommandLine(ProgramTest):
             self.assert_one_error(ended)
             self.assertIn(part, ended.err)
 
+    def test_what_does_not_train_does_not_load_torch(self):
+        self.write("data.parquet")
+        for arguments in (["--version"], ["trian"], ["batches", self.recipe()]):
+            loaded = self.run_program(*arguments, code=None, variables={"LD_DEBUG": "files"}).err
+            self.assertIn("libarrow", loaded)
+            self.assertNotIn("torch", loaded)
+
     def test_trainers_that_do_not_exist(self):
         self.assert_fails(["info", "--trainers", "0,9"], 2, "9")
         self.assert_fails(["info", "--trainers", "some"], 2, "some")

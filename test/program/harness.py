@@ -52,11 +52,12 @@ class ProgramTest(unittest.TestCase):
         self.scratch = Path(tempfile.mkdtemp(prefix="millstream_program_"))
         self.addCleanup(shutil.rmtree, self.scratch, ignore_errors=True)
 
-    def start(self, *arguments, **more):
+    def start(self, *arguments, variables=None):
         """The running program, in a process group of its own."""
         command = [str(PROGRAM), *map(str, arguments)]
-        return subprocess.Popen(command, cwd=self.scratch, env=environment(self.scratch), text=True,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, **more)
+        env = {**environment(self.scratch), **(variables or {})}
+        return subprocess.Popen(command, cwd=self.scratch, env=env, text=True, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, start_new_session=True)
 
     def end(self, process, limit=TIME_LIMIT):
         """Waits for its end; a run that does not end is a failed test."""
@@ -68,8 +69,8 @@ class ProgramTest(unittest.TestCase):
             self.fail(f"a hang: {' '.join(process.args)}\n--- out\n{out}\n--- err\n{err}")
         return Ended(process.args, process.returncode, out, err)
 
-    def run_program(self, *arguments, code=0, limit=TIME_LIMIT):
-        ended = self.end(self.start(*arguments), limit)
+    def run_program(self, *arguments, code=0, limit=TIME_LIMIT, variables=None):
+        ended = self.end(self.start(*arguments, variables=variables), limit)
         if code is not None and ended.code != code:
             self.fail(f"exit code {code} expected\n{ended}")
         return ended

@@ -12,9 +12,9 @@ class Shapes(ProgramTest):
         if not (DATA / "green").is_dir():
             self.skipTest(f"no {DATA / 'green'}")
 
-    def digests(self, *more):
+    def digests(self, *more, variables=None):
         return self.run_program("batches", RECIPE, "--set", f"define.green={DATA / 'green'}", "--digest", "--quiet",
-                                *more).out
+                                *more, variables=variables).out
 
     def same_over_shapes(self, *more):
         expected = self.digests(*more)
@@ -38,6 +38,13 @@ class Shapes(ProgramTest):
     def test_a_window_smaller_than_the_epoch(self):
         small = self.same_over_shapes("--set", "loader.window=20000")
         self.assertNotEqual(small, self.digests())
+
+    def test_a_feeder_that_sleeps(self):
+        expected = self.digests()
+        for transport in ("shared", "messages"):
+            slow = self.digests("--ranks", 3, "--trainers", 1, "--transport", transport,
+                                variables={"MILLSTREAM_TEST_SLOW_FEEDER": "1:5"})
+            self.assertTrue(slow == expected, self.first_difference(slow, expected))
 
     def test_two_epochs_differ_in_order(self):
         lines = self.digests("--epochs", 2, "--ranks", 2).splitlines()

@@ -121,8 +121,8 @@ int run(int argc, char** argv) {
     status = cli::run_command(options, job);
     if (!status.ok()) job.fail(status);
   }
-  status = job.finish(status);  // tells the supervisor that the text is printed here
-  if (!status.ok() && rank == 0) print_error(status);
+  status = job.finish(status);  // a supervisor prints what it learns there
+  if (!status.ok() && rank == 0 && !comm::has_supervisor()) print_error(status);
   return exit_code(status);
 }
 

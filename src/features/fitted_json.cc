@@ -1,5 +1,7 @@
 #include "features/fitted_json.h"
 
+#include <set>
+
 #include <nlohmann/json.hpp>
 
 #include "base/nearest_name.h"
@@ -10,7 +12,12 @@ namespace millstream::features {
 Result<std::string> fitted_to_json(const Fitted& fitted) {
   nlohmann::ordered_json json;
   json["input"] = nlohmann::ordered_json::array();
-  for (const auto& field : fitted.input->fields()) {
+  // The target is an input of training, not of the features.
+  std::set<int> read;
+  for (const FeatureColumn& column : fitted.columns)
+    for (int index : expr::columns_read(*column.expression)) read.insert(index);
+  for (int index : read) {
+    const auto& field = fitted.input->field(index);
     json["input"].push_back({{"name", field->name()}, {"type", field->type()->ToString()}});
   }
   json["columns"] = nlohmann::ordered_json::array();

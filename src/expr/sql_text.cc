@@ -84,6 +84,10 @@ std::string call_text(const Expression& e) {
   if (e.function->notation == Notation::kInfix && e.arguments.size() == 2) {
     return fmt::format("({} {} {})", e.arguments[0]->to_sql(), symbol, e.arguments[1]->to_sql());
   }
+  if (e.function->notation == Notation::kInfix && e.arguments.size() == 3) {  // LIKE
+    return fmt::format("({} {} {} ESCAPE {})", e.arguments[0]->to_sql(), symbol, e.arguments[1]->to_sql(),
+                       e.arguments[2]->to_sql());
+  }
   if (e.function->notation == Notation::kPostfix)
     return fmt::format("({} {})", e.arguments[0]->to_sql(), symbol);
   if (e.function->notation != Notation::kCall && e.arguments.size() == 1) {

@@ -1,0 +1,271 @@
+// abs, sign, round, floor, ceil, trunc. Halves are rounded away from zero. Of decimals the result is a decimal of
+// the same width.
+
+#include <cmath>
+#include <limits>
+
+#include "expr/kernel.h"
+#include "expr/text.h"
+
+namespace millstream::functions {
+
+using namespace expr;
+
+namespace {
+
+struct Abs {
+  template <class T>
+  MILLSTREAM_BODY static auto body(T x) {
+    if constexpr (std::is_floating_point_v<T>) {
+      return std::abs(x);
+    } else if constexpr (std::is_unsigned_v<T>) {
+      return x;
+    } else {
+      bool overflow = x == std::numeric_limits<T>::min();
+      return checked(overflow ? x : static_cast<T>(x < 0 ? -x : x), overflow, Failure::kOverflow);
+    }
+  }
+};
+
+struct Sign {
+  template <class T>
+  MILLSTREAM_BODY static int8_t body(T x) {
+    return static_cast<int8_t>((x > T{0}) - (x < T{0}));
+  }
+};
+
+struct Round {
+  template <class T>
+  MILLSTREAM_BODY static T body(T x) {
+    if constexpr (std::is_integral_v<T>) {
+      return x;
+    } else {
+      return std::round(x);
+    }
+  }
+};
+struct Truncate {
+  template <class T>
+  MILLSTREAM_BODY static T body(T x) {
+    if constexpr (std::is_integral_v<T>) {
+      return x;
+    } else {
+      return std::trunc(x);
+    }
+  }
+};
+struct Floor {
+  template <class T>
+  MILLSTREAM_BODY static T body(T x) {
+    return std::floor(x);
+  }
+};
+struct Ceil {
+  template <class T>
+  MILLSTREAM_BODY static T body(T x) {
+    return std::ceil(x);
+  }
+};
+
+/// To a number of digits behind the point; negative: before it.
+template <bool kTruncate>
+struct ToDigits {
+  template <class T>
+  MILLSTREAM_BODY static auto body(T x, int32_t digits) {
+    if constexpr (std::is_floating_point_v<T>) {
+      auto whole = [](double v) { return kTruncate ? std::trunc(v) : std::round(v); };
+      if (digits < 0) {
+        double power = std::pow(10.0, -static_cast<double>(digits));
+        double rounded = whole(static_cast<double>(x) / power) * power;
+        return static_cast<T>(std::isfinite(rounded) ? rounded : 0.0);
+      }
+      double power = std::pow(10.0, digits);
+      double rounded = whole(static_cast<double>(x) * power) / power;
+      return std::isfinite(rounded) ? static_cast<T>(rounded) : x;
+    } else {
+      if (digits >= 0) return Checked<T>{x};
+      if (digits < -18) return Checked<T>{T{0}};
+      auto power = static_cast<int64_t>(power_of_ten(-digits));
+      __int128 wide = x;
+      if (!kTruncate) wide += x < 0 ? -(power / 2) : power / 2;
+      wide = wide / power * power;
+      bool overflow = wide > std::numeric_limits<T>::max() || wide < std::numeric_limits<T>::min();
+      return checked(static_cast<T>(wide), overflow, Failure::kOverflow);
+    }
+  }
+};
+
+enum class Direction : uint8_t { kNearest, kDown, kUp, kToZero };
+
+/// digits / power in the given direction.
+template <Direction kDirection>
+MILLSTREAM_BODY __int128 divided(__int128 digits, __int128 power) {
+  if constexpr (kDirection == Direction::kNearest) {
+    const __int128 half = power / 2;
+    return (digits < 0 ? digits - half : digits + half) / power;
+  } else {
+    __int128 quotient = digits / power;
+    if constexpr (kDirection == Direction::kDown) return quotient - (digits % power < 0);
+    if constexpr (kDirection == Direction::kUp) return quotient + (digits % power > 0);
+    return quotient;
+  }
+}
+
+/// A decimal to `places` digits behind the point; the type keeps the width.
+template <Direction kDirection>
+Result<std::optional<Binding>> bind_decimal(const std::vector<ExprPtr>& arguments, const char* name) {
+  if (arguments.empty() || arguments.size() > 2 || !is_decimal_type(*arguments[0]->type)) return std::nullopt;
+  const arrow::DataType& type = *arguments[0]->type;
+  Binding binding;
+  binding.parameters = {arguments[0]->type};
+  int64_t places = 0;
+  if (arguments.size() == 2) {
+    const Expression& digits = *arguments[1];
+    if (!is_integer_type(*digits.type)) return std::nullopt;
+    if (digits.kind != Kind::kLiteral || !digits.literal->is_valid) {
+      return query_error(
+          "{} of a DECIMAL needs a constant number of digits, for the result's type; cast the DECIMAL "
+          "to DOUBLE",
+          name);
+    }
+    MILLSTREAM_ASSIGN(auto wide, digits.literal->CastTo(arrow::int64()));
+    places = static_cast<const arrow::Int64Scalar&>(*wide).value;
+    binding.parameters.push_back(digits.type);
+  }
+  const int scale = decimal_scale(type);
+  if (places >= scale) {
+    binding.result = arguments[0]->type;
+    binding.kernel = [](KernelCall& call) -> Status {
+      return loop<Decimal>(
+          call, [](Decimal x) { return x; }, Strided<Decimal>(call.arguments[0]));
+    };
+    return binding;
+  }
+  binding.result = decimal_type(decimal_width(type), static_cast<int>(std::max<int64_t>(places, 0)));
+  binding.can_fail = true;
+  binding.kernel = [](KernelCall& call) -> Status {
+    // How many digits go: those between the scales, and with negative places more, which come back as zeros.
+    int gone = decimal_scale(*call.arguments[0].data->type) - decimal_scale(*call.out.type);
+    int zeros = 0;
+    if (call.arguments.size() == 2 && decimal_scale(*call.out.type) == 0) {
+      MILLSTREAM_ASSIGN(auto wide, call.expression.arguments[1]->literal->CastTo(arrow::int64()));
+      zeros =
+          static_cast<int>(std::clamp<int64_t>(-static_cast<const arrow::Int64Scalar&>(*wide).value, 0, 38));
+    }
+    const __int128 power = power_of_ten(std::min(gone + zeros, 38)), back = power_of_ten(zeros);
+    const __int128 limit = power_of_ten(decimal_width(*call.out.type));
+    return loop<Checked<Decimal>>(
+        call,
+        [=](Decimal x) {
+          __int128 y;
+          bool overflow = __builtin_mul_overflow(divided<kDirection>(x.digits, power), back, &y);
+          return checked(Decimal{y}, overflow || y >= limit || y <= -limit, Failure::kOverflow);
+        },
+        Strided<Decimal>(call.arguments[0]));
+  };
+  return binding;
+}
+
+template <Direction kDirection>
+Result<std::optional<Binding>> bind_rounding(const std::vector<ExprPtr>& arguments) {
+  return bind_decimal<kDirection>(arguments, kDirection == Direction::kNearest ? "round" : "trunc");
+}
+
+template <Direction kDirection>
+Result<std::optional<Binding>> bind_whole(const std::vector<ExprPtr>& arguments) {
+  if (arguments.size() != 1) return std::nullopt;
+  return bind_decimal<kDirection>(arguments, "");
+}
+
+Result<std::optional<Binding>> bind_abs(const std::vector<ExprPtr>& arguments) {
+  if (arguments.size() != 1 || !is_decimal_type(*arguments[0]->type)) return std::nullopt;
+  Binding binding;
+  binding.parameters = {arguments[0]->type};
+  binding.result = arguments[0]->type;
+  binding.kernel = [](KernelCall& call) -> Status {
+    return loop_over<Decimal, Decimal>(
+        call, [](Decimal x) { return Decimal{x.digits < 0 ? -x.digits : x.digits}; });
+  };
+  return binding;
+}
+
+Result<std::optional<Binding>> bind_sign(const std::vector<ExprPtr>& arguments) {
+  if (arguments.size() != 1 || !is_decimal_type(*arguments[0]->type)) return std::nullopt;
+  Binding binding;
+  binding.parameters = {arguments[0]->type};
+  binding.result = arrow::int8();
+  binding.kernel = [](KernelCall& call) -> Status {
+    return loop_over<int8_t, Decimal>(
+        call, [](Decimal x) { return static_cast<int8_t>((x.digits > 0) - (x.digits < 0)); });
+  };
+  return binding;
+}
+
+template <class Body, class... T>
+std::vector<Binding> with_digits(Types<T...>) {
+  return {overload<Body, T, int32_t>()...};
+}
+
+}  // namespace
+
+MILLSTREAM_FUNCTION(rounding) {
+  Function abs;
+  abs.name = "abs";
+  abs.aliases = {"@"};
+  abs.doc = "Absolute value.";
+  abs.examples = {{"abs(-3)", "3"}, {"abs(-2.5)", "2.5"}};
+  abs.bind = bind_abs;
+  abs.overloads = join(same_type<Abs, 1>(Integers{}), same_type<Abs, 1>(Floats{}));
+  abs.forms = {"abs(DECIMAL)"};
+
+  Function sign;
+  sign.name = "sign";
+  sign.doc = "-1, 0 or 1; 0 for NaN.";
+  sign.examples = {{"sign(-3.5)", "-1"}};
+  sign.bind = bind_sign;
+  sign.overloads = join(same_type<Sign, 1>(Integers{}), same_type<Sign, 1>(Floats{}));
+  sign.forms = {"sign(DECIMAL)"};
+
+  Function round;
+  round.name = "round";
+  round.doc =
+      "To the nearest whole number, or to a number of digits behind the point; halves go away from zero.";
+  round.examples = {{"round(2.5)", "3"}, {"round(1234.5678e0, 2)", "1234.57"}, {"round(1250, -2)", "1300"}};
+  round.bind = bind_rounding<Direction::kNearest>;
+  round.overloads =
+      join(same_type<Round, 1>(SignedIntegers{}), same_type<Round, 1>(Floats{}),
+           with_digits<ToDigits<false>>(SignedIntegers{}), with_digits<ToDigits<false>>(Floats{}));
+  round.forms = {"round(DECIMAL)", "round(DECIMAL, INTEGER)"};
+
+  Function trunc;
+  trunc.name = "trunc";
+  trunc.doc = "Towards zero, to a whole number or to a number of digits behind the point.";
+  trunc.examples = {{"trunc(-1.7)", "-1"}};
+  trunc.bind = bind_rounding<Direction::kToZero>;
+  trunc.overloads =
+      join(same_type<Truncate, 1>(Integers{}), same_type<Truncate, 1>(Floats{}),
+           with_digits<ToDigits<true>>(SignedIntegers{}), with_digits<ToDigits<true>>(Floats{}));
+  trunc.forms = {"trunc(DECIMAL)", "trunc(DECIMAL, INTEGER)"};
+
+  Function floor;
+  floor.name = "floor";
+  floor.doc = "The greatest whole number that is not greater.";
+  floor.examples = {{"floor(-1.5)", "-2"}, {"floor(1.5e0)", "1.0"}};
+  floor.bind = bind_whole<Direction::kDown>;
+  floor.overloads = same_type<Floor, 1>(Floats{});
+  floor.forms = {"floor(DECIMAL)"};
+
+  Function ceil;
+  ceil.name = "ceil";
+  ceil.aliases = {"ceiling"};
+  ceil.doc = "The smallest whole number that is not smaller.";
+  ceil.examples = {{"ceil(1.2)", "2"}};
+  ceil.bind = bind_whole<Direction::kUp>;
+  ceil.overloads = same_type<Ceil, 1>(Floats{});
+  ceil.forms = {"ceil(DECIMAL)"};
+
+  return define(std::move(abs), std::move(sign), std::move(round), std::move(trunc), std::move(floor),
+                std::move(ceil));
+}
+
+}  // namespace millstream::functions

@@ -1,0 +1,319 @@
+// Functions of strings. Positions and lengths count code points; comparison and patterns go by bytes.
+
+#include <arrow/compute/api.h>
+
+#include "expr/kernel.h"
+#include "expr/selection.h"
+
+namespace millstream::functions {
+
+using namespace expr;
+using Text = std::string_view;
+
+namespace {
+
+bool starts_code_point(char c) {
+  return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+}
+
+MILLSTREAM_BODY int64_t count_code_points(Text s) {
+  int64_t count = 0;
+  for (char c : s) count += starts_code_point(c);
+  return count;
+}
+
+/// The byte at which code point `index` begins; the end where there are fewer.
+size_t byte_of(Text s, int64_t index) {
+  size_t at = 0;
+  for (; at < s.size(); ++at) {
+    if (starts_code_point(s[at]) && index-- == 0) break;
+  }
+  return at;
+}
+
+struct Length {
+  MILLSTREAM_BODY static int64_t body(Text s) { return count_code_points(s); }
+};
+struct ByteLength {
+  MILLSTREAM_BODY static int64_t body(Text s) { return static_cast<int64_t>(s.size()); }
+};
+
+/// Code points from the 1-based `offset`; a negative one counts from the end, a negative length goes backwards.
+struct Substring {
+  static Text body(Text s, int64_t offset, int64_t length) {
+    if (length == 0) return {};
+    const int64_t size = count_code_points(s);
+    int64_t start, end;
+    if (offset > 0) {
+      start = std::min(size, offset - 1);
+    } else if (offset < 0) {
+      start = std::max<int64_t>(offset < -size ? -1 : size + offset, 0);
+    } else {
+      start = 0;
+      if (--length <= 0) return {};
+    }
+    if (length > 0) {
+      end = length > size - start ? size : start + length;
+    } else {
+      end = start;
+      start = length < -start ? 0 : start + length;
+    }
+    if (size == static_cast<int64_t>(s.size()))
+      return s.substr(static_cast<size_t>(start), static_cast<size_t>(end - start));
+    size_t from = byte_of(s, start);
+    return s.substr(from, byte_of(s.substr(from), end - start));
+  }
+  static Text body(Text s, int64_t offset) { return body(s, offset, INT64_MAX / 2); }
+};
+
+template <bool kLeft, bool kRight>
+struct Trim {
+  static Text body(Text s) { return body(s, " "); }
+  /// Without the code points of `characters` at the ends.
+  static Text body(Text s, Text characters) {
+    auto one_of = [&](Text code_point) {
+      for (size_t at = 0; at < characters.size();) {
+        size_t next = at + 1;
+        while (next < characters.size() && !starts_code_point(characters[next])) ++next;
+        if (characters.substr(at, next - at) == code_point) return true;
+        at = next;
+      }
+      return false;
+    };
+    while (kLeft && !s.empty()) {
+      size_t end = 1;
+      while (end < s.size() && !starts_code_point(s[end])) ++end;
+      if (!one_of(s.substr(0, end))) break;
+      s.remove_prefix(end);
+    }
+    while (kRight && !s.empty()) {
+      size_t start = s.size() - 1;
+      while (start > 0 && !starts_code_point(s[start])) --start;
+      if (!one_of(s.substr(start))) break;
+      s.remove_suffix(s.size() - start);
+    }
+    return s;
+  }
+};
+
+struct StartsWith {
+  MILLSTREAM_BODY static bool body(Text s, Text start) { return s.starts_with(start); }
+};
+struct EndsWith {
+  MILLSTREAM_BODY static bool body(Text s, Text end) { return s.ends_with(end); }
+};
+struct Contains {
+  MILLSTREAM_BODY static bool body(Text s, Text part) { return s.find(part) != Text::npos; }
+};
+
+/// LIKE: % is any text, _ one code point; `escape` (none where empty) makes the next character stand for itself.
+bool like(Text s, Text pattern, Text escape) {
+  size_t at = 0, p = 0;
+  // Where to go on after the last %: it swallows one more byte each time.
+  size_t retry_pattern = Text::npos, retry_at = 0;
+  while (at < s.size() || p < pattern.size()) {
+    if (p < pattern.size()) {
+      char c = pattern[p];
+      if (!escape.empty() && c == escape[0]) {
+        if (p + 1 < pattern.size() && at < s.size() && s[at] == pattern[p + 1]) {
+          p += 2;
+          ++at;
+          continue;
+        }
+      } else if (c == '%') {
+        retry_pattern = ++p;
+        retry_at = at;
+        continue;
+      } else if (c == '_' && at < s.size()) {
+        ++at;
+        while (at < s.size() && !starts_code_point(s[at])) ++at;
+        ++p;
+        continue;
+      } else if (c != '_' && at < s.size() && s[at] == c) {
+        ++p;
+        ++at;
+        continue;
+      }
+    }
+    if (retry_pattern == Text::npos || retry_at >= s.size()) return false;
+    // Code points are not divided.
+    ++retry_at;
+    while (retry_at < s.size() && !starts_code_point(s[retry_at])) ++retry_at;
+    at = retry_at;
+    p = retry_pattern;
+  }
+  return true;
+}
+
+template <bool kNegated>
+struct Like {
+  static bool body(Text s, Text pattern) { return like(s, pattern, {}) != kNegated; }
+  static bool body(Text s, Text pattern, Text escape) { return like(s, pattern, escape) != kNegated; }
+};
+
+struct Concatenate {
+  MILLSTREAM_BODY static void body(StringWriter& out, Text a, Text b) {
+    out.append(a);
+    out.append(b);
+  }
+};
+
+/// ASCII letters here; where a column has others, Arrow's tables (utf8proc's, which are DuckDB's) do it.
+template <bool kUpper>
+Status change_case(KernelCall& call) {
+  const arrow::ArrayData& in = *call.arguments[0].data;
+  const auto* offsets = in.GetValues<int32_t>(1);
+  const Column<Text> column(in);
+  const char* bytes = column.bytes + offsets[0];
+  const auto size = static_cast<size_t>(offsets[call.rows] - offsets[0]);
+  char high = 0;
+  for (size_t i = 0; i < size; ++i) high |= bytes[i];
+  if (high & 0x80) {
+    MILLSTREAM_ASSIGN(auto changed, arrow::compute::CallFunction(kUpper ? "utf8_upper" : "utf8_lower",
+                                                                 {arrow::Datum(call.arguments[0].data)}));
+    const arrow::ArrayData& result = *changed.array();
+    if (result.offset != 0)
+      return bug_error("Arrow's {} gives a slice", kUpper ? "utf8_upper" : "utf8_lower");
+    call.out.buffers = {nullptr, result.buffers[1], result.buffers[2]};
+    return Status::OK();
+  }
+  MILLSTREAM_ASSIGN(auto out_bytes, allocate_values(static_cast<int64_t>(size)));
+  auto* out = reinterpret_cast<char*>(out_bytes->mutable_data());
+  for (size_t i = 0; i < size; ++i) {
+    char c = bytes[i];
+    bool letter = kUpper ? c >= 'a' && c <= 'z' : c >= 'A' && c <= 'Z';
+    out[i] = static_cast<char>(letter ? c ^ 0x20 : c);
+  }
+  MILLSTREAM_ASSIGN(auto out_offsets, allocate_values((call.rows + 1) * 4));
+  auto* to = reinterpret_cast<int32_t*>(out_offsets->mutable_data());
+  for (int64_t i = 0; i <= call.rows; ++i) to[i] = offsets[i] - offsets[0];
+  call.out.buffers = {nullptr, std::move(out_offsets), std::move(out_bytes)};
+  return Status::OK();
+}
+
+template <bool kUpper>
+Binding case_overload() {
+  Binding binding;
+  binding.parameters = {arrow::utf8()};
+  binding.result = arrow::utf8();
+  binding.kernel = change_case<kUpper>;
+  return binding;
+}
+
+/// concat: NULLs are left out.
+Status concatenate_all(KernelCall& call) {
+  std::vector<Strided<Text>> columns;
+  std::vector<const Value*> values;
+  for (const Value& argument : call.arguments) {
+    if (argument.constant && has_nulls(*argument.data)) continue;
+    columns.emplace_back(argument);
+    values.push_back(&argument);
+  }
+  StringWriter writer;
+  MILLSTREAM_TRY(writer.start(call.rows, call.rows * 16));
+  for (int64_t i = 0; i < call.rows; ++i) {
+    for (size_t a = 0; a < columns.size(); ++a) {
+      const arrow::ArrayData& data = *values[a]->data;
+      if (is_set(validity_of(data), data.offset + (values[a]->constant ? 0 : i)))
+        writer.append(columns[a][i]);
+    }
+    writer.end_row();
+  }
+  return writer.finish(call.out);
+}
+
+Result<std::optional<Binding>> bind_concat(const std::vector<ExprPtr>& arguments) {
+  if (arguments.empty()) return std::nullopt;
+  Binding binding;
+  binding.parameters.assign(arguments.size(), arrow::utf8());
+  binding.result = arrow::utf8();
+  binding.kernel = concatenate_all;
+  binding.nulls = NullPolicy::kOwn;
+  binding.never_null = true;
+  return binding;
+}
+
+/// ||: whatever stands beside a string is written out; two that are none can't be joined.
+Result<std::optional<Binding>> bind_join(const std::vector<ExprPtr>& arguments) {
+  if (arguments.size() != 2) return std::nullopt;
+  bool string = false;
+  for (const ExprPtr& argument : arguments)
+    string |= is_string_type(*argument->type) || is_null_type(*argument->type);
+  if (!string) return std::nullopt;
+  return overload<Concatenate, Text, Text>();
+}
+
+Function text_function(const char* name, std::vector<std::string> aliases, const char* doc,
+                       std::vector<Example> examples, std::vector<Binding> overloads) {
+  Function f;
+  f.name = name;
+  f.aliases = std::move(aliases);
+  f.doc = doc;
+  f.examples = std::move(examples);
+  f.overloads = std::move(overloads);
+  return f;
+}
+
+}  // namespace
+
+MILLSTREAM_FUNCTION(string) {
+  Function concat = text_function("concat", {}, "All arguments as one string; NULLs are left out.",
+                                  {{"concat('a', NULL, 5)", "a5"}}, {});
+  concat.bind = bind_concat;
+  concat.forms = {"concat(ANY...)"};
+
+  Function join = text_function("||", {}, "Both strings behind one another; NULL where one is NULL.",
+                                {{"'a' || 5", "a5"}}, {});
+  join.notation = Notation::kInfix;
+  join.bind = bind_join;
+  join.forms = {"||(VARCHAR, ANY)", "||(ANY, VARCHAR)"};
+
+  Function like =
+      text_function("like", {"~~"},
+                    "Does the text match the pattern? % stands for any text, _ for one character. A third "
+                    "argument is the escape character; without it there is none.",
+                    {{"'abc' LIKE 'a%'", "true"}, {"'abc' LIKE 'a_'", "false"}},
+                    {overload<Like<false>, Text, Text>(), overload<Like<false>, Text, Text, Text>()});
+  like.notation = Notation::kInfix;
+  like.symbol = "LIKE";
+
+  Function not_like = text_function(
+      "not_like", {"!~~"}, "Does the text not match the pattern?", {{"'abc' NOT LIKE 'a%'", "false"}},
+      {overload<Like<true>, Text, Text>(), overload<Like<true>, Text, Text, Text>()});
+  not_like.notation = Notation::kInfix;
+  not_like.symbol = "NOT LIKE";
+
+  return define(
+      text_function("lower", {"lcase"}, "In lower case.", {{"lower('ABC')", "abc"}},
+                    {case_overload<false>()}),
+      text_function("upper", {"ucase"}, "In upper case.", {{"upper('abc')", "ABC"}}, {case_overload<true>()}),
+      text_function("length", {"len", "char_length", "character_length"},
+                    "Number of characters (code points).", {{"length('abc')", "3"}},
+                    {overload<Length, Text>()}),
+      text_function("strlen", {}, "Number of bytes.", {{"strlen('abc')", "3"}},
+                    {overload<ByteLength, Text>()}),
+      text_function(
+          "substring", {"substr"},
+          "Characters from a position on, the first is 1 and -1 the last; a third argument is how many.",
+          {{"substring('hello', 2, 3)", "ell"}, {"substring('hello', -3)", "llo"}},
+          {overload<Substring, Text, int64_t>(), overload<Substring, Text, int64_t, int64_t>()}),
+      text_function("trim", {}, "Without spaces, or the characters of the second argument, at both ends.",
+                    {{"trim('  a b ')", "a b"}, {"trim('xxaxx', 'x')", "a"}},
+                    {overload<Trim<true, true>, Text>(), overload<Trim<true, true>, Text, Text>()}),
+      text_function("ltrim", {},
+                    "Without spaces, or the characters of the second argument, at the beginning.",
+                    {{"ltrim('  a ')", "a "}},
+                    {overload<Trim<true, false>, Text>(), overload<Trim<true, false>, Text, Text>()}),
+      text_function("rtrim", {}, "Without spaces, or the characters of the second argument, at the end.",
+                    {{"rtrim('  a ')", "  a"}},
+                    {overload<Trim<false, true>, Text>(), overload<Trim<false, true>, Text, Text>()}),
+      text_function("starts_with", {"prefix", "^@"}, "Does the text begin with the second?",
+                    {{"starts_with('abc', 'ab')", "true"}}, {overload<StartsWith, Text, Text>()}),
+      text_function("ends_with", {"suffix"}, "Does the text end with the second?",
+                    {{"ends_with('abc', 'bc')", "true"}}, {overload<EndsWith, Text, Text>()}),
+      text_function("contains", {}, "Is the second a part of the text?", {{"contains('abc', 'b')", "true"}},
+                    {overload<Contains, Text, Text>()}),
+      std::move(concat), std::move(join), std::move(like), std::move(not_like));
+}
+
+}  // namespace millstream::functions

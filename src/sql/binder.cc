@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 
 #include <arrow/util/decimal.h>
 
 #include "base/nearest_name.h"
 #include "expr/function.h"
+#include "expr/text.h"
 #include "expr/type.h"
-#include "sql/interval_literal.h"
 #include "sql/lexer.h"
 #include "sql/parser.h"
 
@@ -250,28 +251,30 @@ class Binder {
 
   Result<expr::ExprPtr> interval(const Expr& e) {
     const Expr& quantity = *e.arguments[0];
-    std::optional<arrow::MonthDayNanoIntervalType::MonthDayNanos> value;
-    if (e.unit.empty()) {
-      value = parse_interval(quantity.text);
-      if (!value) {
-        return source_.error(quantity.offset,
-                             fmt::format("'{}' is no interval; one is written '3 days', '1 year 2 months' "
-                                         "or '01:30:00'",
-                                         quantity.text));
-      }
-    } else if (quantity.kind == ExprKind::kNumber || quantity.kind == ExprKind::kString) {
-      double number = 0;
-      const char* end = quantity.text.data() + quantity.text.size();
-      const auto parsed = std::from_chars(quantity.text.data(), end, number);
-      if (parsed.ec == std::errc() && parsed.ptr == end) value = make_interval(number, e.unit);
-      if (!value) {
-        return source_.error(quantity.offset, fmt::format("{} is no number of {}s that an interval can hold",
-                                                          ast::to_text(quantity), e.unit));
-      }
-    } else {
-      return computed_interval(e);
+    std::string text = quantity.text;
+    if (!e.unit.empty()) {
+      if (quantity.kind != ExprKind::kNumber && quantity.kind != ExprKind::kString)
+        return computed_interval(e);
+      // INTERVAL '1.5' DAY is one day: fractions count for seconds and milliseconds alone.
+      const std::optional<double> number = expr::parse_double(quantity.text);
+      const bool fractional = e.unit == "second" || e.unit == "millisecond";
+      text =
+          fmt::format("{:.6f} {}s", number && !fractional ? std::trunc(*number) : number.value_or(0), e.unit);
+      if (!number) text.clear();
     }
-    return literal(std::make_shared<arrow::MonthDayNanoIntervalScalar>(*value), e);
+    const auto value = expr::parse_interval(text);
+    if (!value && e.unit.empty()) {
+      return source_.error(quantity.offset,
+                           fmt::format("'{}' is no interval; one is written '3 days', '1 year 2 months' or "
+                                       "'01:30:00'",
+                                       quantity.text));
+    }
+    if (!value) {
+      return source_.error(quantity.offset, fmt::format("{} is no number of {}s that an interval can hold",
+                                                        ast::to_text(quantity), e.unit));
+    }
+    const arrow::MonthDayNanoIntervalType::MonthDayNanos parts{value->months, value->days, value->nanos};
+    return literal(std::make_shared<arrow::MonthDayNanoIntervalScalar>(parts), e);
   }
 
   // INTERVAL (expression) DAY is to_days(expression), whole units below seconds excepted.

@@ -490,7 +490,8 @@ class Parser {
         }
         case kLevelPostfix: {
           MILLSTREAM_ASSIGN(auto type, parse_type());
-          MILLSTREAM_ASSIGN(left, node_of(ExprKind::kCast, left->offset, "", std::move(left)));
+          const size_t begin = left->offset;
+          MILLSTREAM_ASSIGN(left, node_of(ExprKind::kCast, begin, "", std::move(left)));
           left->type = std::move(type);
           break;
         }

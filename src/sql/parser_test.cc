@@ -123,7 +123,7 @@ INSTANTIATE_TEST_SUITE_P(
                   "c FROM "
                   "'x'\n             ^"},
         ErrorCase{"SELECT a::flot FROM 'x'",
-                  "query, line 1, column 11: there is no type 'flot'; did you mean 'FLOAT'?\nSELECT a::flot "
+                  "query, line 1, column 11: unknown type 'flot'; did you mean 'FLOAT'?\nSELECT a::flot "
                   "FROM 'x'\n       "
                   "   ^"}));
 

@@ -1,0 +1,238 @@
+#include "plan/rewrite.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/nearest_name.h"
+#include "expr/function.h"
+#include "plan/planner.h"
+
+namespace millstream::plan {
+namespace {
+
+using expr::Expression;
+using expr::ExprPtr;
+using expr::Kind;
+
+// Adds the columns that cannot be NULL where `e` is not NULL.
+void add_columns_not_null_if_not_null(const Expression& e, std::set<int>& columns) {
+  switch (e.kind) {
+    case Kind::kColumn:
+      columns.insert(e.column);
+      break;
+    case Kind::kCast:
+      add_columns_not_null_if_not_null(*e.arguments[0], columns);
+      break;
+    case Kind::kIn:
+      add_columns_not_null_if_not_null(*e.arguments[0], columns);
+      break;
+    case Kind::kCall:
+      if (e.binding == nullptr || e.binding->nulls != expr::NullPolicy::kPropagate) break;
+      for (const ExprPtr& argument : e.arguments) add_columns_not_null_if_not_null(*argument, columns);
+      break;
+    default:
+      break;
+  }
+}
+
+bool is_call(const Expression& e, std::string_view name) {
+  return e.kind == Kind::kCall && e.name == name;
+}
+
+void add_columns_not_null_if_true(const Expression& e, std::set<int>& columns) {
+  if (e.kind == Kind::kAnd) {
+    for (const ExprPtr& argument : e.arguments) add_columns_not_null_if_true(*argument, columns);
+  } else if (e.kind == Kind::kOr) {
+    // Whichever side holds: what all of them say.
+    std::set<int> all = columns_not_null_where(*e.arguments[0]);
+    for (size_t i = 1; i < e.arguments.size() && !all.empty(); ++i) {
+      const std::set<int> side = columns_not_null_where(*e.arguments[i]);
+      std::erase_if(all, [&](int column) { return !side.contains(column); });
+    }
+    columns.merge(all);
+  } else if (is_call(e, "is_not_null")) {
+    add_columns_not_null_if_not_null(*e.arguments[0], columns);
+  } else if (is_call(e, "not") && is_call(*e.arguments[0], "is_null")) {
+    add_columns_not_null_if_not_null(*e.arguments[0]->arguments[0], columns);
+  } else {
+    add_columns_not_null_if_not_null(e, columns);
+  }
+}
+
+// A plan without breakers, folded onto its scan: every column as an expression over the table's columns.
+struct Folded {
+  std::shared_ptr<const SourceTable> table;
+  std::vector<ExprPtr> columns;
+  ExprPtr predicate;
+};
+
+Result<Folded> fold(const Node& node) {
+  switch (node.kind) {
+    case NodeKind::kScan: {
+      Folded result;
+      result.table = node.table;
+      for (int column : node.columns) {
+        result.columns.push_back(expr::make_column(column, *node.table->schema()->field(column)));
+      }
+      return result;
+    }
+    case NodeKind::kFilter: {
+      MILLSTREAM_ASSIGN(auto result, fold(*node.input));
+      ExprPtr predicate = expr::substitute_columns(node.predicate, result.columns);
+      if (result.predicate != nullptr) {
+        // The inner filter first: what it lets through may be all that the outer one can be computed for.
+        MILLSTREAM_ASSIGN(predicate,
+                          expr::make_and({result.predicate, std::move(predicate)}, node.predicate->position));
+      }
+      result.predicate = std::move(predicate);
+      return result;
+    }
+    case NodeKind::kProject: {
+      MILLSTREAM_ASSIGN(auto result, fold(*node.input));
+      std::vector<ExprPtr> columns;
+      columns.reserve(node.expressions.size());
+      for (const ExprPtr& expression : node.expressions) {
+        columns.push_back(expr::substitute_columns(expression, result.columns));
+      }
+      result.columns = std::move(columns);
+      return result;
+    }
+  }
+  return bug_error("a plan node of kind {} does not stream", static_cast<int>(node.kind));
+}
+
+// Only the columns that something reads, and what the filter says of NULLs known to the outputs. Expressions
+// are over `columns` as it is.
+void prune(Pipeline& pipeline) {
+  std::set<int> read;
+  const auto add = [&](const ExprPtr& expression) {
+    for (int column : expr::columns_read(*expression)) read.insert(column);
+  };
+  if (pipeline.predicate != nullptr) add(pipeline.predicate);
+  for (const ExprPtr& output : pipeline.outputs) add(output);
+
+  std::vector<int> mapping(pipeline.columns.size(), -1);
+  std::vector<int> columns;
+  for (int column : read) {
+    mapping[column] = static_cast<int>(columns.size());
+    columns.push_back(pipeline.columns[column]);
+  }
+  pipeline.columns = std::move(columns);
+  if (pipeline.predicate != nullptr) pipeline.predicate = expr::remap_columns(pipeline.predicate, mapping);
+  for (ExprPtr& output : pipeline.outputs) output = expr::remap_columns(output, mapping);
+}
+
+// Columns of the outputs get the table's nullability, or not nullable where the filter says so.
+void refine_outputs(Pipeline& pipeline) {
+  std::set<int> not_null;
+  if (pipeline.predicate != nullptr) not_null = columns_not_null_where(*pipeline.predicate);
+  std::vector<ExprPtr> replacements;
+  for (size_t i = 0; i < pipeline.columns.size(); ++i) {
+    auto field = pipeline.table->schema()->field(pipeline.columns[i]);
+    if (not_null.contains(static_cast<int>(i))) field = field->WithNullable(false);
+    replacements.push_back(expr::make_column(static_cast<int>(i), *field));
+  }
+  for (ExprPtr& output : pipeline.outputs) output = expr::substitute_columns(output, replacements);
+}
+
+std::shared_ptr<arrow::Schema> schema_of(const std::vector<std::string>& names,
+                                         const std::vector<ExprPtr>& expressions) {
+  arrow::FieldVector fields;
+  for (size_t i = 0; i < names.size(); ++i) {
+    fields.push_back(arrow::field(names[i], expressions[i]->type, expressions[i]->nullable));
+  }
+  return arrow::schema(std::move(fields));
+}
+
+}  // namespace
+
+std::set<int> columns_not_null_where(const Expression& predicate) {
+  std::set<int> columns;
+  add_columns_not_null_if_true(predicate, columns);
+  return columns;
+}
+
+std::shared_ptr<arrow::Schema> with_not_null(const std::shared_ptr<arrow::Schema>& schema,
+                                             const std::set<int>& columns) {
+  arrow::FieldVector fields = schema->fields();
+  for (int column : columns) fields[column] = fields[column]->WithNullable(false);
+  return arrow::schema(std::move(fields));
+}
+
+NodePtr make_scan(std::shared_ptr<const SourceTable> table) {
+  auto node = std::make_shared<Node>();
+  node->kind = NodeKind::kScan;
+  node->schema = table->schema();
+  node->columns.resize(node->schema->num_fields());
+  std::iota(node->columns.begin(), node->columns.end(), 0);
+  node->table = std::move(table);
+  return node;
+}
+
+NodePtr make_filter(NodePtr input, ExprPtr predicate) {
+  auto node = std::make_shared<Node>();
+  node->kind = NodeKind::kFilter;
+  node->schema = with_not_null(input->schema, columns_not_null_where(*predicate));
+  node->input = std::move(input);
+  node->predicate = std::move(predicate);
+  return node;
+}
+
+NodePtr make_project(NodePtr input, const std::vector<std::string>& names, std::vector<ExprPtr> expressions) {
+  auto node = std::make_shared<Node>();
+  node->kind = NodeKind::kProject;
+  node->schema = schema_of(names, expressions);
+  node->input = std::move(input);
+  node->expressions = std::move(expressions);
+  return node;
+}
+
+Result<Pipeline> to_pipeline(const NodePtr& plan) {
+  MILLSTREAM_ASSIGN(auto folded, fold(*plan));
+  Pipeline result;
+  result.table = std::move(folded.table);
+  result.columns.resize(result.table->schema()->num_fields());
+  std::iota(result.columns.begin(), result.columns.end(), 0);
+  result.predicate = std::move(folded.predicate);
+  result.outputs = std::move(folded.columns);
+  prune(result);
+  refine_outputs(result);
+  // The plan may know more of NULLs than the folded expressions say (a filter over a CASE).
+  arrow::FieldVector fields;
+  for (size_t i = 0; i < result.outputs.size(); ++i) {
+    const auto& field = plan->schema->field(static_cast<int>(i));
+    fields.push_back(arrow::field(field->name(), result.outputs[i]->type,
+                                  field->nullable() && result.outputs[i]->nullable));
+  }
+  result.schema = arrow::schema(std::move(fields));
+  return result;
+}
+
+Result<Pipeline> select_outputs(const Pipeline& pipeline, const std::vector<std::string>& names) {
+  Pipeline result = pipeline;
+  result.outputs.clear();
+  arrow::FieldVector fields;
+  for (const std::string& name : names) {
+    const int output = pipeline.schema->GetFieldIndex(name);
+    if (output < 0) {
+      return query_error("the query has no column '{}'{}", name,
+                         name_hint(name, pipeline.schema->field_names()));
+    }
+    result.outputs.push_back(pipeline.outputs[output]);
+    fields.push_back(pipeline.schema->field(output));
+  }
+  result.schema = arrow::schema(std::move(fields));
+  prune(result);
+  return result;
+}
+
+Pipeline without_filter(const Pipeline& pipeline) {
+  Pipeline result = pipeline;
+  result.predicate = nullptr;
+  prune(result);
+  refine_outputs(result);
+  result.schema = schema_of(pipeline.schema->field_names(), result.outputs);
+  return result;
+}
+
+}  // namespace millstream::plan

@@ -1,0 +1,26 @@
+#pragma once
+// What is known of rows that passed a filter, and the rewriting of expressions by it.
+
+#include <set>
+#include <vector>
+
+#include "expr/expression.h"
+#include "plan/logical_plan.h"
+
+namespace millstream::plan {
+
+/// The columns that cannot be NULL where `predicate` is true: x > 0 is true of no NULL.
+std::set<int> columns_not_null_where(const expr::Expression& predicate);
+
+/// The schema with these fields not nullable.
+std::shared_ptr<arrow::Schema> with_not_null(const std::shared_ptr<arrow::Schema>& schema,
+                                             const std::set<int>& columns);
+
+NodePtr make_scan(std::shared_ptr<const SourceTable> table);
+/// The rows of `input` for which `predicate` is true; its schema is refined by what that says of NULLs.
+NodePtr make_filter(NodePtr input, expr::ExprPtr predicate);
+/// Names and expressions, one each.
+NodePtr make_project(NodePtr input, const std::vector<std::string>& names,
+                     std::vector<expr::ExprPtr> expressions);
+
+}  // namespace millstream::plan

@@ -12,20 +12,12 @@ std::string quoted(const std::string& text, char quote) {
   return result + quote;
 }
 
+// Items on lines of their own where one may end in a comment.
 std::string joined(const std::vector<std::string>& items) {
   std::string result;
   for (const std::string& item : items) {
-    if (!result.empty()) result += ", ";
+    if (!result.empty()) result += result.find("--") == std::string::npos ? ", " : "\n, ";
     result += item;
-  }
-  return result;
-}
-
-std::string indented(const std::string& text) {
-  std::string result;
-  for (char c : text) {
-    result += c;
-    if (c == '\n') result += "  ";
   }
   return result;
 }
@@ -48,7 +40,7 @@ Frame Frame::filter(const std::string& condition) const {
   Frame frame = *this;
   if (!selection_.empty()) {
     frame = Frame();
-    frame.input_ = "(\n  " + indented(sql()) + "\n)";
+    frame.input_ = "(\n" + sql() + "\n)";
   }
   // A line of its own: the condition may end in a comment.
   const std::string part = "(" + condition + (condition.find("--") == std::string::npos ? ")" : "\n)");
@@ -60,7 +52,7 @@ Frame Frame::select(const std::vector<std::string>& items) const {
   Frame frame = *this;
   if (!selection_.empty()) {
     frame = Frame();
-    frame.input_ = "(\n  " + indented(sql()) + "\n)";
+    frame.input_ = "(\n" + sql() + "\n)";
   }
   frame.selection_ = joined(items);
   return frame;

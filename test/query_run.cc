@@ -1,0 +1,190 @@
+#include "query_run.h"
+
+#include <arrow/util/decimal.h>
+
+#include "exec/block_source.h"
+#include "expr/text.h"
+#include "expr/type.h"
+
+namespace millstream::test {
+namespace {
+
+using Batches = std::vector<std::shared_ptr<arrow::RecordBatch>>;
+
+Status run_entry_point(const plan::Pipeline& pipeline, int entry_point, int64_t morsel_rows, Batches& out) {
+  if (morsel_rows == plan::kBlockRows) {
+    const exec::BlockSource source(pipeline);
+    MILLSTREAM_ASSIGN(auto stream, source.open(entry_point));
+    while (true) {
+      MILLSTREAM_ASSIGN(auto block, stream->next());
+      if (!block) return Status::OK();
+      out.push_back(block->rows);
+    }
+  }
+  MILLSTREAM_ASSIGN(auto reader, pipeline.table->read(entry_point, pipeline.columns));
+  while (true) {
+    MILLSTREAM_ASSIGN(auto block, reader->next());
+    if (block == nullptr) return Status::OK();
+    for (int64_t begin = 0; begin < block->num_rows(); begin += morsel_rows) {
+      auto morsel = block->Slice(begin, morsel_rows);
+      if (pipeline.predicate != nullptr) {
+        MILLSTREAM_ASSIGN(auto selected, expr::evaluate_filter(*pipeline.predicate, *morsel));
+        MILLSTREAM_ASSIGN(morsel, expr::take_rows(*morsel, selected));
+      }
+      arrow::ArrayVector columns;
+      for (const expr::ExprPtr& output : pipeline.outputs) {
+        MILLSTREAM_ASSIGN(auto column, expr::evaluate(*output, *morsel));
+        columns.push_back(std::move(column));
+      }
+      out.push_back(arrow::RecordBatch::Make(pipeline.schema, morsel->num_rows(), std::move(columns)));
+    }
+  }
+}
+
+// An output whose type or nullability is not what was inferred is a bug, whatever the rows say.
+Status check_batch(const plan::Pipeline& pipeline, const arrow::RecordBatch& batch) {
+  if (batch.num_columns() != pipeline.schema->num_fields()) return bug_error("the batch lacks columns");
+  for (int i = 0; i < batch.num_columns(); ++i) {
+    const auto& field = *pipeline.schema->field(i);
+    const arrow::Array& column = *batch.column(i);
+    if (!column.type()->Equals(field.type())) {
+      return bug_error("column {} is {} and was inferred as {}", field.name(), column.type()->ToString(),
+                       field.type()->ToString());
+    }
+    if (!field.nullable() && column.null_count() > 0) return bug_error("column {} was inferred as not null", field.name());
+    MILLSTREAM_TRY(column.ValidateFull());
+  }
+  return Status::OK();
+}
+
+std::string row_text(const arrow::RecordBatch& batch, int64_t row) {
+  std::string result;
+  for (int column = 0; column < batch.num_columns(); ++column) {
+    if (column > 0) result += '|';
+    result += value_text(*batch.column(column), row, true);
+  }
+  return result;
+}
+
+Result<std::vector<std::string>> rows_of(const plan::Pipeline& pipeline, const Batches& batches) {
+  std::vector<std::string> rows;
+  for (const auto& batch : batches) {
+    MILLSTREAM_TRY(check_batch(pipeline, *batch));
+    for (int64_t row = 0; row < batch->num_rows(); ++row) rows.push_back(row_text(*batch, row));
+  }
+  return rows;
+}
+
+// Entry point after entry point: number of rows, then each row's length and text.
+void pack(std::string& out, const std::vector<std::string>& rows) {
+  const auto number = [&](uint64_t value) { out.append(reinterpret_cast<const char*>(&value), sizeof(value)); };
+  number(rows.size());
+  for (const std::string& row : rows) {
+    number(row.size());
+    out += row;
+  }
+}
+
+std::vector<std::string> unpack(const std::string& bytes, size_t& at) {
+  const auto number = [&] {
+    uint64_t value = 0;
+    std::memcpy(&value, bytes.data() + at, sizeof(value));
+    at += sizeof(value);
+    return value;
+  };
+  std::vector<std::string> rows(number());
+  for (std::string& row : rows) {
+    const uint64_t size = number();
+    row = bytes.substr(at, size);
+    at += size;
+  }
+  return rows;
+}
+
+}  // namespace
+
+Result<Batches> run_batches(const plan::Pipeline& pipeline, int64_t morsel_rows) {
+  Batches batches;
+  for (size_t i = 0; i < pipeline.table->entry_points().size(); ++i) {
+    MILLSTREAM_TRY(run_entry_point(pipeline, static_cast<int>(i), morsel_rows, batches));
+  }
+  for (const auto& batch : batches) MILLSTREAM_TRY(check_batch(pipeline, *batch));
+  return batches;
+}
+
+Result<std::vector<std::string>> run_query(const plan::Pipeline& pipeline, int64_t morsel_rows, comm::Job* job) {
+  const int rank = job == nullptr ? 0 : job->rank();
+  const int size = job == nullptr ? 1 : job->size();
+  const int entry_points = static_cast<int>(pipeline.table->entry_points().size());
+  std::string packed;
+  const auto run_mine = [&]() -> Status {
+    for (int i = rank; i < entry_points; i += size) {
+      Batches batches;
+      MILLSTREAM_TRY(run_entry_point(pipeline, i, morsel_rows, batches));
+      MILLSTREAM_ASSIGN(auto rows, rows_of(pipeline, batches));
+      pack(packed, rows);
+    }
+    return Status::OK();
+  };
+  Status status = run_mine();
+  if (job != nullptr) status = job->agree(status);
+  MILLSTREAM_TRY(status);
+  std::vector<std::string> parts = {packed};
+  if (size > 1) {
+    MILLSTREAM_ASSIGN(parts, job->world().allgather_bytes(packed));
+  }
+  std::vector<size_t> at(parts.size(), 0);
+  std::vector<std::string> rows;
+  for (int i = 0; i < entry_points; ++i) {
+    for (std::string& row : unpack(parts[i % size], at[i % size])) rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+std::string value_text(const arrow::Array& array, int64_t row, bool quote) {
+  if (array.IsNull(row)) return "NULL";
+  std::string out;
+  switch (array.type_id()) {
+    case arrow::Type::BOOL:
+      return static_cast<const arrow::BooleanArray&>(array).Value(row) ? "true" : "false";
+    case arrow::Type::FLOAT:
+      expr::append_float(out, static_cast<const arrow::FloatArray&>(array).Value(row));
+      return out;
+    case arrow::Type::DOUBLE:
+      expr::append_double(out, static_cast<const arrow::DoubleArray&>(array).Value(row));
+      return out;
+    case arrow::Type::DATE32:
+      expr::append_date(out, static_cast<const arrow::Date32Array&>(array).Value(row));
+      return out;
+    case arrow::Type::TIME64:
+      expr::append_time(out, static_cast<const arrow::Time64Array&>(array).Value(row));
+      return out;
+    case arrow::Type::TIMESTAMP: {
+      const auto& type = static_cast<const arrow::TimestampType&>(*array.type());
+      expr::append_timestamp(out, static_cast<const arrow::TimestampArray&>(array).Value(row),
+                             expr::ticks_per_second(type.unit()), !type.timezone().empty());
+      return out;
+    }
+    case arrow::Type::INTERVAL_MONTH_DAY_NANO: {
+      const auto parts = static_cast<const arrow::MonthDayNanoIntervalArray&>(array).GetValue(row);
+      expr::append_interval(out, {parts.months, parts.days, parts.nanoseconds});
+      return out;
+    }
+    case arrow::Type::STRING: {
+      const std::string_view text = static_cast<const arrow::StringArray&>(array).GetView(row);
+      if (!quote) return std::string(text);
+      expr::append_quoted(out, text, '\'');
+      return out;
+    }
+    case arrow::Type::BINARY: {
+      for (unsigned char c : static_cast<const arrow::BinaryArray&>(array).GetView(row)) out += fmt::format("\\x{:02X}", c);
+      return out;
+    }
+    default: {
+      const auto scalar = array.GetScalar(row);
+      return scalar.ok() ? (*scalar)->ToString() : scalar.status().message();
+    }
+  }
+}
+
+}  // namespace millstream::test

@@ -51,7 +51,8 @@ Status check_batch(const plan::Pipeline& pipeline, const arrow::RecordBatch& bat
       return bug_error("column {} is {} and was inferred as {}", field.name(), column.type()->ToString(),
                        field.type()->ToString());
     }
-    if (!field.nullable() && column.null_count() > 0) return bug_error("column {} was inferred as not null", field.name());
+    if (!field.nullable() && column.null_count() > 0)
+      return bug_error("column {} was inferred as not null", field.name());
     MILLSTREAM_TRY(column.ValidateFull());
   }
   return Status::OK();
@@ -77,7 +78,9 @@ Result<std::vector<std::string>> rows_of(const plan::Pipeline& pipeline, const B
 
 // Entry point after entry point: number of rows, then each row's length and text.
 void pack(std::string& out, const std::vector<std::string>& rows) {
-  const auto number = [&](uint64_t value) { out.append(reinterpret_cast<const char*>(&value), sizeof(value)); };
+  const auto number = [&](uint64_t value) {
+    out.append(reinterpret_cast<const char*>(&value), sizeof(value));
+  };
   number(rows.size());
   for (const std::string& row : rows) {
     number(row.size());
@@ -112,7 +115,8 @@ Result<Batches> run_batches(const plan::Pipeline& pipeline, int64_t morsel_rows)
   return batches;
 }
 
-Result<std::vector<std::string>> run_query(const plan::Pipeline& pipeline, int64_t morsel_rows, comm::Job* job) {
+Result<std::vector<std::string>> run_query(const plan::Pipeline& pipeline, int64_t morsel_rows,
+                                           comm::Job* job) {
   const int rank = job == nullptr ? 0 : job->rank();
   const int size = job == nullptr ? 1 : job->size();
   const int entry_points = static_cast<int>(pipeline.table->entry_points().size());
@@ -177,7 +181,8 @@ std::string value_text(const arrow::Array& array, int64_t row, bool quote) {
       return out;
     }
     case arrow::Type::BINARY: {
-      for (unsigned char c : static_cast<const arrow::BinaryArray&>(array).GetView(row)) out += fmt::format("\\x{:02X}", c);
+      for (unsigned char c : static_cast<const arrow::BinaryArray&>(array).GetView(row))
+        out += fmt::format("\\x{:02X}", c);
       return out;
     }
     default: {

@@ -16,10 +16,12 @@ namespace millstream::test {
 /// what the program runs, exec::BlockSource; another number evaluates the pipeline's expressions on slices of that
 /// many rows. Entry points are dealt to the ranks of the job (null: this process does all) and every rank returns
 /// the same rows, or the same error.
-Result<std::vector<std::string>> run_query(const plan::Pipeline& pipeline, int64_t morsel_rows, comm::Job* job);
+Result<std::vector<std::string>> run_query(const plan::Pipeline& pipeline, int64_t morsel_rows,
+                                           comm::Job* job);
 
 /// The batches of a pipeline in source order, all in this process.
-Result<std::vector<std::shared_ptr<arrow::RecordBatch>>> run_batches(const plan::Pipeline& pipeline, int64_t morsel_rows);
+Result<std::vector<std::shared_ptr<arrow::RecordBatch>>> run_batches(const plan::Pipeline& pipeline,
+                                                                     int64_t morsel_rows);
 
 /// A value as text: NULL, 12, 1.5, 'text' (quoted where `quote`), 2024-01-31 10:00:00.
 std::string value_text(const arrow::Array& array, int64_t row, bool quote);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <unordered_map>
 
 #include "base/nearest_name.h"
 #include "expr/function.h"
@@ -59,6 +60,8 @@ void add_columns_not_null_if_true(const Expression& e, std::set<int>& columns) {
   }
 }
 
+constexpr int64_t kMaxOperations = 200'000;
+
 // A plan without breakers, folded onto its scan: every column as an expression over the table's columns.
 struct Folded {
   std::shared_ptr<const SourceTable> table;
@@ -99,6 +102,28 @@ Result<Folded> fold(const Node& node) {
     }
   }
   return bug_error("a plan node of kind {} does not stream", static_cast<int>(node.kind));
+}
+
+// How many operations an expression has when what it shares is written out, as evaluation does. Columns used twice
+// at every step of a chain of subqueries or aliases double with each.
+double expanded_size(const Expression& e, std::unordered_map<const Expression*, double>& known) {
+  if (e.arguments.empty()) return 1;
+  if (const auto found = known.find(&e); found != known.end()) return found->second;
+  double size = 1;
+  for (const ExprPtr& argument : e.arguments) size += expanded_size(*argument, known);
+  known.emplace(&e, size);
+  return size;
+}
+
+Status check_size(const Folded& folded) {
+  std::unordered_map<const Expression*, double> known;
+  double size = folded.predicate == nullptr ? 0 : expanded_size(*folded.predicate, known);
+  for (const ExprPtr& column : folded.columns) size += expanded_size(*column, known);
+  if (size <= kMaxOperations) return Status::OK();
+  return query_error(
+      "the query has more than {} operations when its subqueries and aliases are written out where they are "
+      "used",
+      kMaxOperations);
 }
 
 // Only the columns that something reads, and what the filter says of NULLs known to the outputs. Expressions
@@ -189,6 +214,7 @@ NodePtr make_project(NodePtr input, const std::vector<std::string>& names, std::
 
 Result<Pipeline> to_pipeline(const NodePtr& plan) {
   MILLSTREAM_ASSIGN(auto folded, fold(*plan));
+  MILLSTREAM_TRY(check_size(folded));
   Pipeline result;
   result.table = std::move(folded.table);
   result.columns.resize(result.table->schema()->num_fields());

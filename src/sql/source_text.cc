@@ -1,6 +1,7 @@
 #include "sql/source_text.h"
 
 #include <algorithm>
+#include <iterator>
 #include <vector>
 
 namespace millstream::sql {
@@ -28,16 +29,19 @@ std::vector<std::string_view> characters(std::string_view line) {
 
 }  // namespace
 
+SourceText::SourceText(std::string name, std::string text) : name_(std::move(name)), text_(std::move(text)) {
+  line_starts_.push_back(0);
+  for (size_t i = 0; i < text_.size(); ++i) {
+    if (text_[i] == '\n') line_starts_.push_back(i + 1);
+  }
+}
+
 expr::QueryPosition SourceText::position(size_t offset) const {
   offset = std::min(offset, text_.size());
-  expr::QueryPosition result{1, 1};
-  for (size_t i = 0; i < offset; ++i) {
-    if (text_[i] == '\n') {
-      ++result.line;
-      result.column = 1;
-    } else if (!is_continuation_byte(text_[i])) {
-      ++result.column;
-    }
+  const auto line = std::prev(std::ranges::upper_bound(line_starts_, offset));
+  expr::QueryPosition result{static_cast<int>(line - line_starts_.begin()) + 1, 1};
+  for (size_t i = *line; i < offset; ++i) {
+    if (!is_continuation_byte(text_[i])) ++result.column;
   }
   return result;
 }
@@ -50,7 +54,7 @@ Status SourceText::error(size_t offset, std::string_view message) const {
     offset = std::min(offset, last == std::string::npos ? 0 : last + 1);
   }
   const expr::QueryPosition where = position(offset);
-  const size_t begin = offset == 0 ? 0 : text_.rfind('\n', offset - 1) + 1;  // npos + 1 is 0
+  const size_t begin = line_starts_[where.line - 1];
   size_t end = text_.find('\n', offset);
   if (end == std::string::npos) end = text_.size();
   if (end > begin && text_[end - 1] == '\r') --end;

@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "expr/expression.h"
@@ -13,7 +14,7 @@ namespace millstream::sql {
 class SourceText {
  public:
   /// `name` is what messages call the text: "recipe.toml, data.train", "query".
-  SourceText(std::string name, std::string text) : name_(std::move(name)), text_(std::move(text)) {}
+  SourceText(std::string name, std::string text);
 
   const std::string& name() const { return name_; }
   const std::string& text() const { return text_; }
@@ -37,6 +38,7 @@ class SourceText {
  private:
   std::string name_;
   std::string text_;
+  std::vector<size_t> line_starts_;
 };
 
 }  // namespace millstream::sql

@@ -57,7 +57,8 @@ Result<std::shared_ptr<arrow::Scalar>> parse_value(const std::string& cell, cons
     MILLSTREAM_ASSIGN(value, value.Rescale(scale, decimal.scale()));
     return std::make_shared<arrow::Decimal128Scalar>(value, type);
   }
-  if (type->id() == arrow::Type::TIMESTAMP && !static_cast<const arrow::TimestampType&>(*type).timezone().empty()) {
+  if (type->id() == arrow::Type::TIMESTAMP &&
+      !static_cast<const arrow::TimestampType&>(*type).timezone().empty()) {
     // Arrow wants a zone in the text; the corpus writes UTC without one.
     return arrow::Scalar::Parse(type, cell + "Z");
   }
@@ -83,7 +84,8 @@ Status write_table(const std::string& path, int64_t rows_per_group, const std::v
   }
   for (size_t row = 1; row < lines.size(); ++row) {
     const std::vector<std::string> values = cells(lines[row]);
-    if (values.size() != fields.size()) return usage_error("{}: '{}' has {} cells", path, lines[row], values.size());
+    if (values.size() != fields.size())
+      return usage_error("{}: '{}' has {} cells", path, lines[row], values.size());
     for (size_t i = 0; i < fields.size(); ++i) {
       auto value = parse_value(values[i], fields[i]->type());
       if (!value.ok()) return with_context(value.status(), path + ": " + lines[row]);
@@ -96,7 +98,8 @@ Status write_table(const std::string& path, int64_t rows_per_group, const std::v
     columns.push_back(std::move(column));
   }
   std::filesystem::create_directories(std::filesystem::path(path).parent_path());
-  MILLSTREAM_ASSIGN(auto writer, exec::ParquetFileWriter::open(path, schema, {.row_group_rows = rows_per_group}));
+  MILLSTREAM_ASSIGN(auto writer,
+                    exec::ParquetFileWriter::open(path, schema, {.row_group_rows = rows_per_group}));
   const auto rows = static_cast<int64_t>(lines.size()) - 1;
   MILLSTREAM_TRY(writer->write(*arrow::RecordBatch::Make(schema, rows, std::move(columns))));
   return writer->close();
@@ -123,7 +126,7 @@ Result<GoldenFile> GoldenFile::load(const std::string& path, const std::string& 
   file.path = path;
   std::string table;
   int table_files = 0;
-  std::string directive;           // whose block is being read
+  std::string directive;  // whose block is being read
   std::string argument;
   std::vector<std::string> block;
   std::vector<std::string> comments;
@@ -134,7 +137,8 @@ Result<GoldenFile> GoldenFile::load(const std::string& path, const std::string& 
       int64_t rows_per_group = 1000000;
       if (argument.starts_with("rows_per_group=")) rows_per_group = std::stoll(argument.substr(15));
       drop_blank_end(block);
-      MILLSTREAM_TRY(write_table(fmt::format("{}/{}/{}.parquet", folder, table, table_files++), rows_per_group, block));
+      MILLSTREAM_TRY(
+          write_table(fmt::format("{}/{}/{}.parquet", folder, table, table_files++), rows_per_group, block));
     } else if (directive == "csv") {
       drop_blank_end(block);
       MILLSTREAM_TRY(write_text(folder + "/" + argument, block));
@@ -175,8 +179,10 @@ Result<GoldenFile> GoldenFile::load(const std::string& path, const std::string& 
       file.comments_.push_back(std::move(comments));
       comments.clear();
     } else if (directive != "file" && directive != "csv") {
-      const bool known = directive == "query" || std::ranges::find(golden_sections(), directive) != golden_sections().end();
-      if (!known || file.cases.empty()) return usage_error("{}:{}: '{}' is out of place", path, line_number, line);
+      const bool known =
+          directive == "query" || std::ranges::find(golden_sections(), directive) != golden_sections().end();
+      if (!known || file.cases.empty())
+        return usage_error("{}:{}: '{}' is out of place", path, line_number, line);
     }
   }
   MILLSTREAM_TRY(finish_block());

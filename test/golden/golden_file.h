@@ -47,7 +47,7 @@ struct GoldenFile {
   Status save() const;
 
  private:
-  std::vector<std::string> preamble_;  // everything before the first case, as it stands
+  std::vector<std::string> preamble_;               // everything before the first case, as it stands
   std::vector<std::vector<std::string>> comments_;  // before each case
 };
 

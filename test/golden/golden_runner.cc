@@ -4,13 +4,12 @@
 // ranks: the answers must be the same. --bless writes what the cases gave as what they expect: the sections that
 // they have, or for a case without any its types and rows, or its error.
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
 
 #include <arrow/compute/initialize.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "exec/file_catalog.h"
@@ -50,7 +49,8 @@ std::string without_folder(std::string text, const std::string& folder) {
 }
 
 // What the case gives: its error, or its types, rows and plan.
-Result<Sections> run_case(const GoldenCase& test, const std::string& folder, int64_t morsel_rows, comm::Job& job) {
+Result<Sections> run_case(const GoldenCase& test, const std::string& folder, int64_t morsel_rows,
+                          comm::Job& job) {
   Sections result;
   const auto run = [&]() -> Status {
     auto catalog = exec::make_file_catalog(1);
@@ -158,8 +158,8 @@ class Runner {
   void fail(const GoldenFile& file, const GoldenCase& test, int64_t morsel_rows, const std::string& text) {
     ++totals_.failures;
     if (job_.rank() != 0) return;
-    std::cerr << fmt::format("FAILED {}:{}: {} (morsels of {}, {} ranks)\n  {}\n", file.path, test.line, test.name,
-                             morsel_rows, job_.size(), text);
+    std::cerr << fmt::format("FAILED {}:{}: {} (morsels of {}, {} ranks)\n  {}\n", file.path, test.line,
+                             test.name, morsel_rows, job_.size(), text);
   }
 
   comm::Job& job_;
@@ -203,7 +203,8 @@ Status run(comm::Job& job, bool bless, const std::vector<std::string>& arguments
   if (job.rank() == 0) fs::remove_all(folder);
   MILLSTREAM_TRY(status);
   if (job.rank() == 0) {
-    std::cout << fmt::format("{} cases in {} files, {} failed\n", runner.totals().cases, files.size(), runner.totals().failures);
+    std::cout << fmt::format("{} cases in {} files, {} failed\n", runner.totals().cases, files.size(),
+                             runner.totals().failures);
   }
   if (runner.totals().failures > 0) return failed_error("{} golden cases failed", runner.totals().failures);
   return Status::OK();

@@ -61,7 +61,8 @@ int main(int argc, char** argv) {
     if (result.ok()) {
       out = std::move(result).ValueUnsafe();
     } else {
-      out = {{"error", result.status().message()}, {"category", error_category_name(error_category(result.status()))}};
+      out = {{"error", result.status().message()},
+             {"category", error_category_name(error_category(result.status()))}};
     }
     std::cout << out.dump() << std::endl;
   }

@@ -9,6 +9,7 @@
 // A frame is the text of a query: nothing is read or checked before it is planned, and whatever takes SQL
 // takes a frame. Expressions are those of SQL. Immutable, cheap to copy; every step gives a new frame.
 
+#include <initializer_list>
 #include <string>
 #include <vector>
 

@@ -11,6 +11,20 @@ namespace {
 
 using Batches = std::vector<std::shared_ptr<arrow::RecordBatch>>;
 
+Result<std::shared_ptr<arrow::RecordBatch>> run_morsel(const plan::Pipeline& pipeline,
+                                                       std::shared_ptr<arrow::RecordBatch> morsel) {
+  if (pipeline.predicate != nullptr) {
+    MILLSTREAM_ASSIGN(auto selected, expr::evaluate_filter(*pipeline.predicate, *morsel));
+    MILLSTREAM_ASSIGN(morsel, expr::take_rows(*morsel, selected));
+  }
+  arrow::ArrayVector columns;
+  for (const expr::ExprPtr& output : pipeline.outputs) {
+    MILLSTREAM_ASSIGN(auto column, expr::evaluate(*output, *morsel));
+    columns.push_back(std::move(column));
+  }
+  return arrow::RecordBatch::Make(pipeline.schema, morsel->num_rows(), std::move(columns));
+}
+
 Status run_entry_point(const plan::Pipeline& pipeline, int entry_point, int64_t morsel_rows, Batches& out) {
   if (morsel_rows == plan::kBlockRows) {
     const exec::BlockSource source(pipeline);
@@ -21,23 +35,22 @@ Status run_entry_point(const plan::Pipeline& pipeline, int entry_point, int64_t 
       out.push_back(block->rows);
     }
   }
+  const plan::EntryPoint& entry = pipeline.table->entry_points()[entry_point];
   MILLSTREAM_ASSIGN(auto reader, pipeline.table->read(entry_point, pipeline.columns));
+  int64_t first_row = entry.first_row;
   while (true) {
     MILLSTREAM_ASSIGN(auto block, reader->next());
     if (block == nullptr) return Status::OK();
     for (int64_t begin = 0; begin < block->num_rows(); begin += morsel_rows) {
-      auto morsel = block->Slice(begin, morsel_rows);
-      if (pipeline.predicate != nullptr) {
-        MILLSTREAM_ASSIGN(auto selected, expr::evaluate_filter(*pipeline.predicate, *morsel));
-        MILLSTREAM_ASSIGN(morsel, expr::take_rows(*morsel, selected));
+      auto rows = run_morsel(pipeline, block->Slice(begin, morsel_rows));
+      if (!rows.ok()) {
+        // The morsel's place is near enough to tell which morsel of the job failed first.
+        return with_category(rows.status(), error_category(rows.status()),
+                             SourcePosition{entry.file, first_row + begin});
       }
-      arrow::ArrayVector columns;
-      for (const expr::ExprPtr& output : pipeline.outputs) {
-        MILLSTREAM_ASSIGN(auto column, expr::evaluate(*output, *morsel));
-        columns.push_back(std::move(column));
-      }
-      out.push_back(arrow::RecordBatch::Make(pipeline.schema, morsel->num_rows(), std::move(columns)));
+      out.push_back(std::move(rows).ValueUnsafe());
     }
+    first_row += block->num_rows();
   }
 }
 

@@ -39,10 +39,10 @@ class Frame {
 
 /// The rows of these files and globs (Parquet, CSV), united by column name.
 Frame scan(const std::vector<std::string>& files);
-inline Frame scan(const std::string& file) {
-  return scan(std::vector<std::string>{file});
+inline Frame scan(std::initializer_list<std::string> files) {
+  return scan(std::vector<std::string>(files));
 }
-inline Frame scan(const char* file) {
+inline Frame scan(const std::string& file) {
   return scan(std::vector<std::string>{file});
 }
 

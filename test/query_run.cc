@@ -143,13 +143,23 @@ Result<std::vector<std::string>> run_query(const plan::Pipeline& pipeline, int64
     }
     return Status::OK();
   };
-  Status status = run_mine();
-  if (job != nullptr) status = job->agree(status);
-  MILLSTREAM_TRY(status);
+  const Status status = run_mine();
   std::vector<std::string> parts = {packed};
+  std::vector<std::string> statuses = {encode_status(status)};
   if (size > 1) {
+    // Not Job::agree(), which ends the job: a query that fails is often what is expected.
     MILLSTREAM_ASSIGN(parts, job->world().allgather_bytes(packed));
+    MILLSTREAM_ASSIGN(statuses, job->world().allgather_bytes(encode_status(status)));
   }
+  Status first;
+  int first_rank = 0;
+  for (int i = 0; i < static_cast<int>(statuses.size()); ++i) {
+    const Status reported = decode_status(statuses[i]);
+    if (reported.ok() || (!first.ok() && !reported_before(reported, i, first, first_rank))) continue;
+    first = reported;
+    first_rank = i;
+  }
+  MILLSTREAM_TRY(first);
   std::vector<size_t> at(parts.size(), 0);
   std::vector<std::string> rows;
   for (int i = 0; i < entry_points; ++i) {

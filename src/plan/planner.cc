@@ -48,6 +48,7 @@ class Planner {
       scope.add_table(name, node->schema);
       scope.set_aliases(&query.items);
       MILLSTREAM_ASSIGN(auto predicate, sql::bind_predicate(*query.where, scope, source_));
+      MILLSTREAM_TRY(source_.place(check_expanded_size({predicate}), query.where->offset));
       node = make_filter(std::move(node), std::move(predicate));
     }
     return select_list(query, std::move(node), name);
@@ -144,6 +145,7 @@ class Planner {
         MILLSTREAM_ASSIGN(
             bound, expr::make_cast(std::move(bound), arrow::int32(), false, source_.position(item.offset)));
       }
+      MILLSTREAM_TRY(source_.place(check_expanded_size({bound}), item.offset));
       std::string output = output_name(item, *bound);
       MILLSTREAM_TRY(add(std::move(output), std::move(bound), item.offset));
     }

@@ -146,6 +146,11 @@ TEST(Planner, RefusesQueriesThatExplode) {
   std::string query = "SELECT a AS c0";
   for (int i = 1; i < 60; ++i) query += fmt::format(", c{0} + c{0} AS c{1}", i - 1, i);
   EXPECT_NE(error_of(query + " FROM 'x'").find("more than 200000 operations"), std::string::npos);
+  EXPECT_NE(error_of(query + " FROM 'x' WHERE c59 > 0").find("more than 200000 operations"),
+            std::string::npos);
+  std::string nested = "SELECT a AS c FROM 'x'";
+  for (int i = 0; i < 60; ++i) nested = "SELECT c + c AS c FROM (" + nested + ")";
+  EXPECT_NE(error_of(nested).find("more than 200000 operations"), std::string::npos);
 }
 
 TEST(Planner, OutputNames) {

@@ -69,6 +69,16 @@ struct Folded {
   ExprPtr predicate;
 };
 
+// How many operations an expression has when what it shares is written out.
+double expanded_size(const Expression& e, std::unordered_map<const Expression*, double>& known) {
+  if (e.arguments.empty()) return 1;
+  if (const auto found = known.find(&e); found != known.end()) return found->second;
+  double size = 1;
+  for (const ExprPtr& argument : e.arguments) size += expanded_size(*argument, known);
+  known.emplace(&e, size);
+  return size;
+}
+
 Result<Folded> fold(const Node& node) {
   switch (node.kind) {
     case NodeKind::kScan: {
@@ -81,49 +91,31 @@ Result<Folded> fold(const Node& node) {
     }
     case NodeKind::kFilter: {
       MILLSTREAM_ASSIGN(auto result, fold(*node.input));
+      MILLSTREAM_TRY(check_expanded_size({node.predicate}));
       ExprPtr predicate = expr::substitute_columns(node.predicate, result.columns);
       if (result.predicate != nullptr) {
         // The inner filter first: what it lets through may be all that the outer one can be computed for.
         MILLSTREAM_ASSIGN(predicate,
                           expr::make_and({result.predicate, std::move(predicate)}, node.predicate->position));
       }
+      MILLSTREAM_TRY(check_expanded_size({predicate}));
       result.predicate = std::move(predicate);
       return result;
     }
     case NodeKind::kProject: {
       MILLSTREAM_ASSIGN(auto result, fold(*node.input));
+      MILLSTREAM_TRY(check_expanded_size(node.expressions));
       std::vector<ExprPtr> columns;
       columns.reserve(node.expressions.size());
       for (const ExprPtr& expression : node.expressions) {
         columns.push_back(expr::substitute_columns(expression, result.columns));
       }
+      MILLSTREAM_TRY(check_expanded_size(columns));
       result.columns = std::move(columns);
       return result;
     }
   }
   return bug_error("a plan node of kind {} does not stream", static_cast<int>(node.kind));
-}
-
-// How many operations an expression has when what it shares is written out, as evaluation does. Columns used twice
-// at every step of a chain of subqueries or aliases double with each.
-double expanded_size(const Expression& e, std::unordered_map<const Expression*, double>& known) {
-  if (e.arguments.empty()) return 1;
-  if (const auto found = known.find(&e); found != known.end()) return found->second;
-  double size = 1;
-  for (const ExprPtr& argument : e.arguments) size += expanded_size(*argument, known);
-  known.emplace(&e, size);
-  return size;
-}
-
-Status check_size(const Folded& folded) {
-  std::unordered_map<const Expression*, double> known;
-  double size = folded.predicate == nullptr ? 0 : expanded_size(*folded.predicate, known);
-  for (const ExprPtr& column : folded.columns) size += expanded_size(*column, known);
-  if (size <= kMaxOperations) return Status::OK();
-  return query_error(
-      "the query has more than {} operations when its subqueries and aliases are written out where they are "
-      "used",
-      kMaxOperations);
 }
 
 // Only the columns that something reads, and what the filter says of NULLs known to the outputs. Expressions
@@ -171,6 +163,17 @@ std::shared_ptr<arrow::Schema> schema_of(const std::vector<std::string>& names,
 
 }  // namespace
 
+Status check_expanded_size(const std::vector<ExprPtr>& expressions) {
+  std::unordered_map<const Expression*, double> known;
+  double size = 0;
+  for (const ExprPtr& expression : expressions) size += expanded_size(*expression, known);
+  if (size <= kMaxOperations) return Status::OK();
+  return query_error(
+      "the query has more than {} operations when its subqueries and aliases are written out where they are "
+      "used",
+      kMaxOperations);
+}
+
 std::set<int> columns_not_null_where(const Expression& predicate) {
   std::set<int> columns;
   add_columns_not_null_if_true(predicate, columns);
@@ -214,7 +217,6 @@ NodePtr make_project(NodePtr input, const std::vector<std::string>& names, std::
 
 Result<Pipeline> to_pipeline(const NodePtr& plan) {
   MILLSTREAM_ASSIGN(auto folded, fold(*plan));
-  MILLSTREAM_TRY(check_size(folded));
   Pipeline result;
   result.table = std::move(folded.table);
   result.columns.resize(result.table->schema()->num_fields());

@@ -16,6 +16,10 @@ std::set<int> columns_not_null_where(const expr::Expression& predicate);
 std::shared_ptr<arrow::Schema> with_not_null(const std::shared_ptr<arrow::Schema>& schema,
                                              const std::set<int>& columns);
 
+/// A query error where the expressions, with what they share written out as whoever walks them does, have too many
+/// operations: a column or alias that is used twice at every step of a chain doubles with each.
+Status check_expanded_size(const std::vector<expr::ExprPtr>& expressions);
+
 NodePtr make_scan(std::shared_ptr<const SourceTable> table);
 /// The rows of `input` for which `predicate` is true; its schema is refined by what that says of NULLs.
 NodePtr make_filter(NodePtr input, expr::ExprPtr predicate);

@@ -45,6 +45,8 @@ std::string without_folder(std::string text, const std::string& folder) {
   for (size_t at = text.find(folder + "/"); at != std::string::npos; at = text.find(folder + "/", at)) {
     text.erase(at, folder.size() + 1);
   }
+  for (size_t at = text.find(folder); at != std::string::npos; at = text.find(folder, at))
+    text.replace(at, folder.size(), ".");
   return text;
 }
 

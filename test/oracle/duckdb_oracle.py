@@ -83,6 +83,8 @@ def make_table(rng):
 
 PARTS = ["year", "month", "day", "quarter", "week", "dow", "isodow", "doy", "decade", "century"]
 TIME_PARTS = PARTS + ["hour", "minute", "second", "millisecond", "microsecond"]
+TYPE_NAMES = {"bool": "BOOLEAN", "int": "INTEGER", "float": "DOUBLE", "decimal": "DECIMAL(6, 2)", "date": "DATE",
+              "timestamp": "TIMESTAMP", "text": "VARCHAR", "interval": "INTERVAL"}
 UNITS = ["year", "month", "day", "week", "quarter", "hour", "minute", "second"]
 
 
@@ -99,7 +101,8 @@ class Generator:
     def literal(self, kind):
         rng = self.rng
         if rng.random() < 0.06:
-            return "NULL"
+            # Typed: a bare NULL makes calls ambiguous in DuckDB.
+            return f"CAST(NULL AS {TYPE_NAMES[kind]})"
         if kind == "bool":
             return self.pick("TRUE", "FALSE")
         if kind == "int":
@@ -325,11 +328,11 @@ def queries(rng, count):
         expression = generator.make(rng.choice(KINDS), rng.choice([1, 2, 2, 3]))
         shape = number % 4
         if shape == 0:
-            yield f"SELECT k, {expression} AS v FROM T WHERE {generator.make('bool', 2)}"
+            yield f"SELECT k, {expression} AS v FROM @T WHERE {generator.make('bool', 2)}"
         elif shape == 1:
-            yield f"SELECT {expression} AS v, k FROM (SELECT * FROM T WHERE k IS NOT NULL) WHERE k > 0"
+            yield f"SELECT {expression} AS v, k FROM (SELECT * FROM @T WHERE k IS NOT NULL) WHERE k > 0"
         else:
-            yield f"SELECT {expression} AS v FROM T"
+            yield f"SELECT {expression} AS v FROM @T"
 
 
 def main():
@@ -356,14 +359,14 @@ def main():
             pq.write_table(table.slice(begin, end - begin), os.path.join(folder, "t", f"{part}.parquet"), row_group_size=10)
         runner = subprocess.Popen([arguments.runner, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for query in queries(rng, arguments.count):
-            runner.stdin.write(json.dumps(query.replace("FROM T", "FROM 't/*.parquet'")) + "\n")
+            runner.stdin.write(json.dumps(query.replace("FROM @T", "FROM 't/*.parquet'")) + "\n")
             runner.stdin.flush()
             line = runner.stdout.readline()
             if not line:
                 print(f"the runner died at: {query}")
                 return 1
             ours = json.loads(line)
-            reference = theirs(connection, query)
+            reference = theirs(connection, query.replace("@T", "T"))
             found = difference(ours, reference)
             if found is None:
                 failed_both += "error" in ours

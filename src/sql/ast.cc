@@ -56,6 +56,9 @@ std::string negate(bool negated, const std::string& text) {
 }
 
 std::string binary_text(const Expr& e) {
+  if (e.arguments.size() == 3) {
+    return fmt::format("{}{}_escape({})", e.negated ? "not_" : "", e.text, list_text(e.arguments, 0, ", "));
+  }
   std::string name = e.text;
   if (name == "<>") name = "!=";
   if (name == "like") name = e.negated ? "!~~" : "~~";

@@ -21,8 +21,8 @@ enum class ExprKind : uint8_t {
   kInterval,  ///< arguments[0] (a string when unit is empty); unit "day", …
   kColumn,    ///< parts: column, or table and column
   kUnary,     ///< text "-", "+", "not"
-  kBinary,    ///< text: the operator as functions are called: "+", "=", "<>", "||", "like", "not_like", …
-  kAnd,       ///< n-ary
+  kBinary,  ///< text: the operator as functions are called: "+", "=", "<>", "||", "like", …; LIKE … ESCAPE has a third argument
+  kAnd,     ///< n-ary
   kOr,
   kCall,     ///< text: the name in lower case; unit "*" for count(*)
   kCast,     ///< arguments[0], type

@@ -150,7 +150,7 @@ class Binder {
         return binary(e);
       case ExprKind::kAnd:
       case ExprKind::kOr: {
-        MILLSTREAM_ASSIGN(auto arguments, bind_all(e, 0));
+        MILLSTREAM_ASSIGN(auto arguments, bind_all(e));
         return at(e, e.kind == ExprKind::kAnd ? expr::make_and(std::move(arguments), position(e))
                                               : expr::make_or(std::move(arguments), position(e)));
       }
@@ -161,13 +161,13 @@ class Binder {
       case ExprKind::kCase:
         return case_when(e);
       case ExprKind::kIn: {
-        MILLSTREAM_ASSIGN(auto arguments, bind_all(e, 0));
+        MILLSTREAM_ASSIGN(auto arguments, bind_all(e));
         expr::ExprPtr value = arguments[0];
         arguments.erase(arguments.begin());
         return negate(e, at(e, expr::make_in(std::move(value), std::move(arguments), position(e))));
       }
       case ExprKind::kBetween: {
-        MILLSTREAM_ASSIGN(auto arguments, bind_all(e, 0));
+        MILLSTREAM_ASSIGN(auto arguments, bind_all(e));
         MILLSTREAM_ASSIGN(auto low, call(">=", {arguments[0], arguments[1]}, e));
         MILLSTREAM_ASSIGN(auto high, call("<=", {arguments[0], arguments[2]}, e));
         return negate(e, at(e, expr::make_and({std::move(low), std::move(high)}, position(e))));
@@ -201,11 +201,11 @@ class Binder {
     if (!result.ok() || !e.negated) return result;
     return call("not", {std::move(result).ValueUnsafe()}, e);
   }
-  Result<std::vector<expr::ExprPtr>> bind_all(const Expr& e, size_t begin) {
+  Result<std::vector<expr::ExprPtr>> bind_all(const Expr& e) {
     std::vector<expr::ExprPtr> result;
     result.reserve(e.arguments.size());
-    for (size_t i = begin; i < e.arguments.size(); ++i) {
-      MILLSTREAM_ASSIGN(auto argument, bind(*e.arguments[i]));
+    for (const ast::ExprPtr& written : e.arguments) {
+      MILLSTREAM_ASSIGN(auto argument, bind(*written));
       result.push_back(std::move(argument));
     }
     return result;
@@ -296,9 +296,8 @@ class Binder {
   }
 
   Result<expr::ExprPtr> binary(const Expr& e) {
-    MILLSTREAM_ASSIGN(auto left, bind(*e.arguments[0]));
-    MILLSTREAM_ASSIGN(auto right, bind(*e.arguments[1]));
-    return negate(e, call(e.text, {std::move(left), std::move(right)}, e));
+    MILLSTREAM_ASSIGN(auto arguments, bind_all(e));
+    return negate(e, call(e.text, std::move(arguments), e));
   }
 
   Result<expr::ExprPtr> function(const Expr& e) {
@@ -308,7 +307,7 @@ class Binder {
       return source_.error(e.offset, fmt::format("the aggregate function {}() is not supported yet", name));
     }
     if (e.unit == "*") return source_.error(e.offset, fmt::format("{}(*) is no function", name));
-    MILLSTREAM_ASSIGN(auto arguments, bind_all(e, 0));
+    MILLSTREAM_ASSIGN(auto arguments, bind_all(e));
     const auto expect_arguments = [&](size_t count, const char* form) -> Status {
       if (arguments.size() == count) return Status::OK();
       return source_.error(

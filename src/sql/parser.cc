@@ -481,9 +481,13 @@ class Parser {
                                             std::move(low), std::move(high)));
           } else {
             MILLSTREAM_ASSIGN(auto pattern, parse_expr(kLevelOther));
-            if (is("escape")) return not_yet(peek(), "ESCAPE");
             MILLSTREAM_ASSIGN(
                 left, node_of(ExprKind::kBinary, offset, op.name, std::move(left), std::move(pattern)));
+            if (accept("escape")) {
+              MILLSTREAM_ASSIGN(auto escape, parse_expr(kLevelOther));
+              left->depth = std::max(left->depth, escape->depth + 1);
+              left->arguments.push_back(std::move(escape));
+            }
           }
           left->negated = op.negated;
           break;

@@ -41,6 +41,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"a between 1 and b + 1 = p", "((a BETWEEN 1 AND (b + 1)) = p)"},
         Case{"a between 1 and 2 and p", "((a BETWEEN 1 AND 2) AND p)"},
         Case{"s like 'x' || 'y'", "(s ~~ ('x' || 'y'))"}, Case{"s not like 'x'", "(s !~~ 'x')"},
+        Case{"s like 'x' escape '!' and p", "(like_escape(s, 'x', '!') AND p)"},
         Case{"a = 1 in (true)", "(a = (1 IN (true)))"},
         Case{"a is distinct from b + 1", "(a IS DISTINCT FROM (b + 1))"},
         Case{"a is distinct from b = p", "(a IS DISTINCT FROM (b = p))"},

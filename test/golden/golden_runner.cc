@@ -16,6 +16,7 @@
 #include "expr/type.h"
 #include "golden_file.h"
 #include "query_run.h"
+#include "sql/binder.h"
 
 namespace millstream::test {
 namespace {
@@ -50,6 +51,24 @@ std::string without_folder(std::string text, const std::string& folder) {
   return text;
 }
 
+// Expressions as SQL bind to the same expressions again: bundles rest on it.
+Status check_text(const plan::Pipeline& pipeline) {
+  arrow::FieldVector fields;
+  for (int column : pipeline.columns) fields.push_back(pipeline.table->schema()->field(column));
+  const auto schema = arrow::schema(std::move(fields));
+  std::vector<expr::ExprPtr> expressions = pipeline.outputs;
+  if (pipeline.predicate != nullptr) expressions.push_back(pipeline.predicate);
+  for (const expr::ExprPtr& expression : expressions) {
+    const std::string text = expression->to_sql();
+    const auto again = sql::bind_text(text, schema, "text");
+    if (!again.ok()) return bug_error("{} does not bind again: {}", text, again.status().message());
+    if ((*again)->to_sql() != text || !(*again)->type->Equals(*expression->type)) {
+      return bug_error("{} becomes {}, of type {}", text, (*again)->to_sql(), (*again)->type->ToString());
+    }
+  }
+  return Status::OK();
+}
+
 // What the case gives: its error, or its types, rows and plan.
 Result<Sections> run_case(const GoldenCase& test, const std::string& folder, int64_t morsel_rows,
                           comm::Job& job) {
@@ -66,7 +85,7 @@ Result<Sections> run_case(const GoldenCase& test, const std::string& folder, int
                                             field->nullable() ? "" : " NOT NULL"));
     }
     result["explain"] = lines_of(plan::explain_text(pipeline));
-    // Texts that mean the same: the expressions as SQL give the same plan again.
+    MILLSTREAM_TRY(check_text(pipeline));
     MILLSTREAM_ASSIGN(result["rows"], run_query(pipeline, morsel_rows, &job));
     return Status::OK();
   };

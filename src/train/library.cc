@@ -1,5 +1,6 @@
 // Finds and opens libmillstream_train.so. Compiled into the static library millstream_train_opener, so that a
 // program links it without linking torch.
+#include <cstdlib>
 #include <filesystem>
 #include <mutex>
 
@@ -19,6 +20,8 @@ Result<const TrainLibrary*> open_beside_millstream() {
     std::error_code ignored;
     folder = std::filesystem::canonical(info.dli_fname, ignored).parent_path();
   }
+  // torch's threads would spin for one another on cores that feeding needs. Read when its OpenMP is loaded.
+  setenv("OMP_WAIT_POLICY", "PASSIVE", /*overwrite=*/0);
   const std::string path = (folder / "libmillstream_train.so").string();
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {

@@ -167,10 +167,23 @@ Status write_trace(comm::Job& job, const std::string& directory) {
   return write_file_durably((std::filesystem::path(directory) / "trace.json").string(), text);
 }
 
-void set_torch_threads(const comm::Job& job, const TrainJob& work) {
+/// A thread is worth its synchronisation only where a step gives it milliseconds of work; a trainer that feeds too
+/// keeps a core for that.
+void set_torch_threads(const comm::Job& job, const comm::Roles& roles, const TrainJob& work) {
+  constexpr double kWorkOfThread = 2e8;  // multiplications and additions
   int threads = work.loader.threads;
   if (threads <= 0) threads = job.topology().ranks[static_cast<size_t>(job.rank())].threads;
-  at::set_num_threads(std::max(1, threads));
+  if (roles.is_feeder(job.rank())) --threads;
+  double width = 0, weights = 0;
+  for (const features::FeatureSpec& spec : work.data.features) width += static_cast<double>(spec.columns.size());
+  for (const int64_t hidden : work.model.hidden) {
+    weights += width * static_cast<double>(hidden);
+    width = static_cast<double>(hidden);
+  }
+  weights += width;
+  const double rows = static_cast<double>(work.loader.batch_size) / static_cast<double>(roles.trainers.size());
+  const double useful = 6 * weights * rows / kWorkOfThread;  // forward and twice that backward, two operations each
+  at::set_num_threads(static_cast<int>(std::max(1.0, std::min<double>(threads, useful))));
 }
 
 /// Activations come and go each step. Left to itself malloc gives large ones back to the system and takes a page
@@ -200,7 +213,7 @@ Result<TrainSummary> train_job(comm::Job& job, const comm::Roles& roles, plan::C
   if (is_first && !roles.trainers.empty() && roles.trainers[0].device >= 0)
     notice("trainers have GPUs, which this version does not use: training runs on their CPUs");
   keep_memory();
-  set_torch_threads(job, work);
+  set_torch_threads(job, roles, work);
 
   MILLSTREAM_ASSIGN(const auto loader,
                     loader::DataLoader::make(job, roles, catalog, work.data, work.loader, work.train.epochs));

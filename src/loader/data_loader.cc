@@ -102,7 +102,8 @@ class Loader final : public DataLoader {
   ~Loader() override {
     // Given up before its end: the streams stop, this trainer takes nothing more.
     context_.stopping.store(1, std::memory_order_release);
-    if (trainer_ >= 0 && context_.plan != nullptr && !context_.trainers.empty()) {
+    if (trainer_ >= 0 && context_.plan != nullptr && ring_memory_ != nullptr &&
+        !context_.trainers.empty()) {
       const Ring& ring = context_.trainers[trainer_].ring;
       ring.released().store(static_cast<uint32_t>(context_.plan->num_batches()), std::memory_order_release);
       futex_wake_all(ring.released());

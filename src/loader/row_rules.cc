@@ -94,7 +94,7 @@ Status RowRules::select(int entry_point, const exec::BlockRows& block, int64_t l
                     : error == Fault::kNan ? "NaN"
                                            : "infinite",
                     exec::describe_place(table_, entry_point, row),
-                    is_target ? ", or drop and count them: on_null = \"drop\""
+                    is_target ? ", or drop and count them: on_null_target = \"drop\""
                     : error == Fault::kNull
                         ? ", drop and count them (on_null = \"drop\"), or give them a value "
                           "(steps = [\"fill_null(mean)\"])"

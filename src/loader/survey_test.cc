@@ -86,7 +86,7 @@ TEST_F(SurveyTest, RulesDropOrNameTheLowestRow) {
   EXPECT_EQ(status.message(),
             "target 'y' is infinite in /data/b.parquet, row group 3, row 1009; leave such rows out in the "
             "WHERE, or drop and "
-            "count them: on_null = \"drop\"");
+            "count them: on_null_target = \"drop\"");
   EXPECT_EQ(error_position(status), (SourcePosition{1, 1009}));
   ASSERT_TRUE(
       strict.select(1, block, 2, &selected).ok());  // the null is filled later, the infinity beyond the limit

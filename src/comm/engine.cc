@@ -211,9 +211,9 @@ void Engine::nap(uint32_t seen, bool worked) {
   ++idle_rounds_;
   const bool under_way = !requests_.empty() || hurry.load(std::memory_order_relaxed) > 0 ||
                          draining_.load() || !control_sends_.empty();
-  if (!under_way) {
-    // Only the listener: a failure elsewhere may wait this long.
-    futex_wait(queue_word_, seen, std::chrono::milliseconds(listen_.load() ? 20 : 1000));
+  if (!under_way && idle_rounds_ > 300) {
+    // Only listening, and what was sent and received long ago is settled: a failure elsewhere may wait this long.
+    futex_wait(queue_word_, seen, std::chrono::milliseconds(20));
   } else if (idle_rounds_ <= 32) {
     sched_yield();
   } else {
@@ -394,7 +394,12 @@ bool Engine::test_control() {
     control_sends_.pop_back();
     worked = true;
   }
-  if (!listen_.load(std::memory_order_relaxed)) return worked;
+  if (!listen_.load(std::memory_order_relaxed)) {
+    // MPI moves only when called, and owes other ranks answers (that a send was matched) when nothing is open here.
+    int found = 0;
+    if (requests_.empty()) MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, control_, &found, MPI_STATUS_IGNORE);
+    return worked;
+  }
   while (true) {
     if (control_receive_ == MPI_REQUEST_NULL) {
       const int code = MPI_Irecv(control_buffer_.data(), static_cast<int>(kControlBytes), MPI_BYTE,

@@ -1,6 +1,6 @@
 #include "exec/file_catalog.h"
 
-#include <set>
+#include <cstring>
 
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -373,6 +373,51 @@ TEST(ParquetReading, FlippedAndMissingBytesNeverCrash) {
     EXPECT_EQ(exit_code(result.status()), 3) << result.status().message();
   }
   EXPECT_GT(failed, 100);
+}
+
+// The same file with a number of its footer replaced everywhere (a zigzag varint of two bytes).
+std::string with_footer_number(const TemporaryFolder& folder, const std::string& path, int from, int to) {
+  std::ifstream in(path, std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(in)), {});
+  auto varint = [](int value) {
+    const int zigzag = 2 * value;
+    return std::string{static_cast<char>((zigzag & 0x7F) | 0x80), static_cast<char>(zigzag >> 7)};
+  };
+  uint32_t footer = 0;
+  std::memcpy(&footer, bytes.data() + bytes.size() - 8, sizeof footer);
+  int replaced = 0;
+  for (size_t at = bytes.size() - 8 - footer; (at = bytes.find(varint(from), at)) != std::string::npos;
+       at += 2) {
+    bytes.replace(at, 2, varint(to));
+    ++replaced;
+  }
+  EXPECT_GT(replaced, 0);
+  return folder.write_text("lies.parquet", bytes);
+}
+
+TEST(ParquetReading, FootersThatPromiseMoreRowsAreFoundOut) {
+  TemporaryFolder folder;
+  const auto path = write_parquet(folder, "a.parquet", {arrow::field("x", arrow::int64())},
+                                  {int64s(std::vector<std::optional<int64_t>>(1000, 7))});
+  const auto more = with_footer_number(folder, path, 1000, 1001);
+  expect_error(read_file(more).status(), ErrorCategory::kData,
+               {more, "row group 0", "column 'x'", "ends before the 1001 rows", "(after 1000)"});
+}
+
+TEST(ParquetReading, FootersThatDenyNullsAreFoundOut) {
+  TemporaryFolder folder;
+  std::vector<std::optional<int64_t>> values(1000, 7);
+  for (size_t i = 500; i < 800; ++i) values[i].reset();
+  const auto path = with_footer_number(
+      folder, write_parquet(folder, "a.parquet", {arrow::field("x", arrow::int64())}, {int64s(values)}), 300,
+      0);
+  auto table = open_table({path});
+  ASSERT_OK(table);
+  EXPECT_FALSE((*table)->schema()->field(0)->nullable()) << "as the footer claims";
+  const Status status = read_all(**table).status();
+  expect_error(status, ErrorCategory::kData, {path, "row group 0", "column 'x'", "row 500", "NULL"});
+  ASSERT_TRUE(error_position(status));
+  EXPECT_EQ(error_position(status)->row, 500);
 }
 
 TEST(Catalog, RefusesWhatIsNoTable) {

@@ -191,13 +191,16 @@ struct FromString {
   }
 };
 
-/// Between ticks of two lengths, to the nearest; infinities stay.
+/// Between ticks of two lengths, to the nearest, halves away from zero; infinities stay.
 struct Rescale {
   int64_t multiply;
   int64_t divide;
   Checked<int64_t> operator()(int64_t x) const {
     if (!is_finite_timestamp(x)) return {x};
-    if (divide > 1) return {floor_div(x, divide) + (floor_mod(x, divide) >= divide / 2 ? 1 : 0)};
+    if (divide > 1) {
+      int64_t rest = x % divide;
+      return {x / divide + (rest >= divide / 2) - (rest <= -(divide / 2))};
+    }
     int64_t y;
     bool overflow = __builtin_mul_overflow(x, multiply, &y);
     return checked(y, overflow || y < kTimestampMin || y > kTimestampMax, Failure::kOutOfRange);
@@ -252,9 +255,12 @@ struct StringToTimestamp {
   auto operator()(const arrow::DataType&, const arrow::DataType& to) const {
     return [zone = is_timestamp_with_zone_type(to),
             scale = rescale(kMicrosPerSecond, ticks_of(to))](std::string_view x) -> Checked<int64_t> {
-      auto micros = parse_timestamp(x, zone);
+      int64_t nanos = 0;
+      auto micros = parse_timestamp(x, zone, &nanos);
       if (!micros) return {0, Failure::kInvalid};
-      return scale(*micros);
+      Checked<int64_t> ticks = scale(*micros);
+      if (scale.multiply == 1000 && is_finite_timestamp(ticks.value)) ticks.value += nanos;
+      return ticks;
     };
   }
 };
@@ -382,7 +388,7 @@ Cast choose(const arrow::DataType& from, const arrow::DataType& to, bool try_cas
   }
   if (is_date_type(from) && is_timestamp_type(to)) return cast<int32_t, DateToTimestamp>(try_cast);
   if (is_timestamp_type(from) && is_date_type(to)) return cast<int64_t, TimestampToDate>(try_cast);
-  if (is_timestamp_type(from) && to.id() == arrow::Type::TIME64)
+  if (is_timestamp_type(from) && !is_timestamp_with_zone_type(from) && to.id() == arrow::Type::TIME64)
     return cast<int64_t, TimestampToTime>(try_cast);
   if (is_timestamp_type(from) && is_timestamp_type(to)) return cast<int64_t, TimestampToTimestamp>(try_cast);
   return with_number(from, [&]<class From>(std::type_identity<From>) {

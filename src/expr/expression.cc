@@ -429,7 +429,7 @@ Result<Binding> resolve(const Function& function, const std::vector<ExprPtr>& ar
   }
   const Binding* best = nullptr;
   int best_cost = 0;
-  bool tie = false;
+  bool ambiguous = false;
   for (const Binding& overload : function.overloads) {
     if (overload.parameters.size() != arguments.size()) continue;
     int cost = 0;
@@ -440,13 +440,18 @@ Result<Binding> resolve(const Function& function, const std::vector<ExprPtr>& ar
       cost += c.value_or(0);
     }
     if (!possible || (best && cost > best_cost)) continue;
-    tie = best && cost == best_cost;
-    if (!tie) best = &overload;
-    best_cost = cost;
+    if (!best || cost < best_cost) {
+      best = &overload;
+      best_cost = cost;
+      ambiguous = false;
+      continue;
+    }
+    // Of equals the first, unless it is a text whose meaning differs.
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      ambiguous |= is_string_literal(*arguments[i]) && !best->parameters[i]->Equals(*overload.parameters[i]);
+    }
   }
-  bool has_string =
-      std::any_of(arguments.begin(), arguments.end(), [](auto& a) { return is_string_literal(*a); });
-  if (best && !(tie && has_string)) return *best;
+  if (best && !ambiguous) return *best;
   std::vector<std::string> forms = function.forms;
   for (const Binding& overload : function.overloads) forms.push_back(overload_text(function, overload));
   std::string listed;

@@ -54,19 +54,21 @@ bool take(std::string_view& text, char c) {
   return true;
 }
 
-/// A fraction of a second behind the point, in microseconds; further digits are cut.
-int64_t take_fraction(std::string_view& text) {
-  int64_t micros = 0, place = 100000;
+/// A fraction of a second behind the point, in microseconds; further digits are cut, or up to three of them are
+/// given as nanoseconds.
+int64_t take_fraction(std::string_view& text, int64_t* nanos = nullptr) {
+  int64_t value = 0, place = 100'000'000;
   while (!text.empty() && is_digit(text.front())) {
-    micros += (text.front() - '0') * place;
+    value += (text.front() - '0') * place;
     place /= 10;
     text.remove_prefix(1);
   }
-  return micros;
+  if (nanos) *nanos = value % 1000;
+  return value / 1000;
 }
 
 /// H:M[:S[.F]]; up to 24:00:00.
-std::optional<int64_t> take_clock(std::string_view& text) {
+std::optional<int64_t> take_clock(std::string_view& text, int64_t* nanos = nullptr) {
   auto hour = take_digits(text, 2);
   if (!hour || !take(text, ':')) return {};
   auto minute = take_digits(text, 2);
@@ -76,7 +78,7 @@ std::optional<int64_t> take_clock(std::string_view& text) {
     auto digits = take_digits(text, 2);
     if (!digits) return {};
     second = *digits;
-    if (take(text, '.')) micros = take_fraction(text);
+    if (take(text, '.')) micros = take_fraction(text, nanos);
   }
   if (*minute > 59 || second > 59) return {};
   if (*hour > 24 || (*hour == 24 && (*minute || second || micros))) return {};
@@ -396,7 +398,7 @@ std::optional<int64_t> parse_time(std::string_view text) {
   return micros;
 }
 
-std::optional<int64_t> parse_timestamp(std::string_view text, bool zone) {
+std::optional<int64_t> parse_timestamp(std::string_view text, bool zone, int64_t* nanos) {
   text = trim(text);
   if (equals_ignoring_case(text, "infinity")) return kTimestampInfinity;
   if (equals_ignoring_case(text, "-infinity")) return -kTimestampInfinity;
@@ -408,7 +410,7 @@ std::optional<int64_t> parse_timestamp(std::string_view text, bool zone) {
     if (text.front() != ' ' && text.front() != 'T') return {};
     text.remove_prefix(1);
     text = trim(text);
-    auto micros = take_clock(text);
+    auto micros = take_clock(text, nanos);
     if (!micros) return {};
     clock = *micros;
     if (!text.empty()) {

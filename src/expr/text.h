@@ -38,8 +38,9 @@ std::optional<__int128> parse_scaled(std::string_view text, int scale);
 std::optional<__int128> parse_integer(std::string_view text);
 std::optional<int32_t> parse_date(std::string_view text);
 std::optional<int64_t> parse_time(std::string_view text);
-/// Microseconds. An offset or Z at the end is applied where `zone`, else read past.
-std::optional<int64_t> parse_timestamp(std::string_view text, bool zone);
+/// Microseconds. An offset or Z at the end is applied where `zone`, else read past. Finer digits are cut off, or
+/// given as the nanoseconds above the microsecond.
+std::optional<int64_t> parse_timestamp(std::string_view text, bool zone, int64_t* nanos = nullptr);
 std::optional<Interval> parse_interval(std::string_view text);
 
 constexpr int64_t ticks_per_second(int unit) {  ///< of an arrow::TimeUnit::type

@@ -138,6 +138,8 @@ std::optional<DecimalPair> decimal_pair(const std::vector<ExprPtr>& arguments) {
   if (!decimals) return {};
   DecimalPair pair{as_decimal(arguments[0], b), as_decimal(arguments[1], a)};
   if (!pair.left || !pair.right) return {};
+  // Integers without a common integer type meet in HUGEINT.
+  if (is_integer_type(*a) && is_integer_type(*b)) pair.left = pair.right = decimal_type(kMaxWidth, 0);
   return pair;
 }
 
@@ -188,10 +190,14 @@ Result<std::optional<Binding>> bind_product(const std::vector<ExprPtr>& argument
         "DECIMAL of a smaller scale, or to DOUBLE",
         sql_type_name(*arguments[0]->type), sql_type_name(*arguments[1]->type), scale, kMaxWidth);
   }
+  // As DuckDB, which does not leave 64 bits for a product of two decimals that fit them unless it must.
+  constexpr int kMaxWidth64 = 18;
+  int widest = std::max(decimal_width(*pair->left), decimal_width(*pair->right));
+  int most = widest <= kMaxWidth64 && scale < kMaxWidth64 ? kMaxWidth64 : kMaxWidth;
   Binding binding;
-  binding.result = decimal_type(std::min(width, kMaxWidth), scale);
+  binding.result = decimal_type(std::min(width, most), scale);
   binding.parameters = {pair->left, pair->right};
-  binding.can_fail = width > kMaxWidth;
+  binding.can_fail = width > most;
   binding.kernel = [](KernelCall& call) -> Status {
     return decimal_loop(call,
                         [](__int128 a, __int128 b, __int128* r) { return __builtin_mul_overflow(a, b, r); });

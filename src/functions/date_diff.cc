@@ -55,34 +55,39 @@ constexpr Length length_of(DatePart part) {
   return {};
 }
 
-/// The number of the part that a time lies in, from any beginning.
+/// The number of the part that a day lies in, from any beginning.
 template <DatePart kPart>
-MILLSTREAM_BODY int64_t ordinal(int64_t micros) {
+MILLSTREAM_BODY int64_t ordinal_of_day(int64_t days) {
   constexpr Length kLength = length_of(kPart);
-  if constexpr (kPart == DatePart::kWeek) return floor_div(week_start(floor_div(micros, kMicrosPerDay)), 7);
-  if constexpr (kPart == DatePart::kIsoYear) return iso_week(floor_div(micros, kMicrosPerDay)).year;
-  if constexpr (kLength.micros > 0) return floor_div(micros, kLength.micros);
-  CivilDate date = civil_from_days(floor_div(micros, kMicrosPerDay));
+  if constexpr (kPart == DatePart::kDay) return days;
+  if constexpr (kPart == DatePart::kWeek) return floor_div(week_start(days), 7);
+  if constexpr (kPart == DatePart::kIsoYear) return iso_week(days).year;
+  const CivilDate date = civil_from_days(days);
   if constexpr (kLength.months >= 12) return date.year / (kLength.months / 12);
-  return floor_div(date.year * 12 + date.month - 1, kLength.months);
+  return (date.year * 12 + date.month - 1) / std::max<int64_t>(kLength.months, 1);
 }
 
 template <DatePart kPart>
 struct Difference {
-  MILLSTREAM_BODY static int64_t between(int64_t a, int64_t b) {
-    return ordinal<kPart>(b) - ordinal<kPart>(a);
+  MILLSTREAM_BODY static int64_t between(int64_t a, int64_t b) { return ordinal(b) - ordinal(a); }
+  /// Of dates, weeks are counted whole.
+  MILLSTREAM_BODY static int64_t between_days(int64_t a, int64_t b) {
+    if constexpr (kPart == DatePart::kWeek) return (b - a) / 7;
+    return ordinal_of_day<kPart>(b) - ordinal_of_day<kPart>(a);
+  }
+  MILLSTREAM_BODY static int64_t ordinal(int64_t micros) {
+    constexpr int64_t kMicros = length_of(kPart).micros;
+    if constexpr (kMicros > 0 && kMicros < kMicrosPerDay) return floor_div(micros, kMicros);
+    return ordinal_of_day<kPart>(floor_div(micros, kMicrosPerDay));
   }
 };
 
 /// Whole months from a to the later b; the last day of a shorter month completes one.
-MILLSTREAM_BODY int64_t whole_months(int64_t a, int64_t b) {
-  const int64_t a_days = floor_div(a, kMicrosPerDay), b_days = floor_div(b, kMicrosPerDay);
+MILLSTREAM_BODY int64_t whole_months(int64_t a_days, int64_t a_clock, int64_t b_days, int64_t b_clock) {
   const CivilDate from = civil_from_days(a_days), to = civil_from_days(b_days);
   const int64_t months = (to.year - from.year) * 12 + to.month - from.month;
   const int64_t reached = add_months(a_days, months);
-  bool passed =
-      reached > b_days || (reached == b_days && floor_mod(a, kMicrosPerDay) > floor_mod(b, kMicrosPerDay));
-  return months - passed;
+  return months - (reached > b_days || (reached == b_days && a_clock > b_clock));
 }
 
 template <DatePart kPart>
@@ -92,9 +97,23 @@ struct WholeParts {
     if constexpr (kLength.micros > 0) {
       return static_cast<int64_t>(static_cast<uint64_t>(b) - static_cast<uint64_t>(a)) / kLength.micros;
     } else {
-      int64_t months = a <= b ? whole_months(a, b) : -whole_months(b, a);
-      return months / kLength.months;
+      return months(floor_div(a, kMicrosPerDay), floor_mod(a, kMicrosPerDay), floor_div(b, kMicrosPerDay),
+                    floor_mod(b, kMicrosPerDay)) /
+             kLength.months;
     }
+  }
+  MILLSTREAM_BODY static int64_t between_days(int64_t a, int64_t b) {
+    constexpr Length kLength = length_of(kPart);
+    if constexpr (kLength.micros > 0) {
+      return (b - a) / (kLength.micros / kMicrosPerDay);
+    } else {
+      return months(a, 0, b, 0) / kLength.months;
+    }
+  }
+  MILLSTREAM_BODY static int64_t months(int64_t a_days, int64_t a_clock, int64_t b_days, int64_t b_clock) {
+    bool forward = a_days < b_days || (a_days == b_days && a_clock <= b_clock);
+    return forward ? whole_months(a_days, a_clock, b_days, b_clock)
+                   : -whole_months(b_days, b_clock, a_days, a_clock);
   }
 };
 
@@ -104,25 +123,21 @@ struct Between {
   template <class T>
   MILLSTREAM_BODY static auto body(T a, T b) {
     if constexpr (std::is_same_v<T, Date>) {
-      bool finite = is_finite_date(a.days) && is_finite_date(b.days);
-      // Dates beyond the range of timestamps wrap, as nothing finer than a day is lost for those inside.
-      auto micros = [](Date x) {
-        return static_cast<int64_t>(static_cast<uint64_t>(int64_t{x.days}) *
-                                    static_cast<uint64_t>(kMicrosPerDay));
-      };
-      return Maybe<int64_t>{Count::between(micros(a), micros(b)), finite};
+      return Maybe<int64_t>{Count::between_days(a.days, b.days),
+                            is_finite_date(a.days) && is_finite_date(b.days)};
     } else if constexpr (std::is_same_v<T, Time>) {
       return Count::between(a.micros, b.micros);
     } else {
-      bool finite = is_finite_timestamp(a.micros) && is_finite_timestamp(b.micros);
-      return Maybe<int64_t>{Count::between(a.micros, b.micros), finite};
+      return Maybe<int64_t>{Count::between(a.micros, b.micros),
+                            is_finite_timestamp(a.micros) && is_finite_timestamp(b.micros)};
     }
   }
 };
 
-/// The overloads for one part; kernels are given the part as well, which is in their type already.
-template <class Count>
-std::vector<Binding> overloads_for(bool with_time) {
+/// The overloads for one part; kernels are given the part as well, which is in their type already. Clock parts of
+/// dates are those of the timestamps that they are cast to.
+template <class Count, bool kClock>
+std::vector<Binding> overloads_for(std::bool_constant<kClock>) {
   auto with_part = []<class T>(std::type_identity<T>) {
     Binding binding = overload<Between<Count>, T, T>();
     binding.parameters.insert(binding.parameters.begin(), arrow::utf8());
@@ -132,10 +147,13 @@ std::vector<Binding> overloads_for(bool with_time) {
     };
     return binding;
   };
-  std::vector<Binding> all = {with_part(std::type_identity<Date>{}),
-                              with_part(std::type_identity<Timestamp>{}),
+  std::vector<Binding> all = {with_part(std::type_identity<Timestamp>{}),
                               with_part(std::type_identity<ZonedTimestamp>{})};
-  if (with_time) all.push_back(with_part(std::type_identity<Time>{}));
+  if constexpr (kClock) {
+    all.push_back(with_part(std::type_identity<Time>{}));
+  } else {
+    all.push_back(with_part(std::type_identity<Date>{}));
+  }
   return all;
 }
 
@@ -143,38 +161,38 @@ template <template <DatePart> class Count>
 std::vector<Binding> overloads_of(DatePart part) {
   switch (part) {
     case DatePart::kMicrosecond:
-      return overloads_for<Count<DatePart::kMicrosecond>>(true);
+      return overloads_for<Count<DatePart::kMicrosecond>>(std::true_type{});
     case DatePart::kMillisecond:
-      return overloads_for<Count<DatePart::kMillisecond>>(true);
+      return overloads_for<Count<DatePart::kMillisecond>>(std::true_type{});
     case DatePart::kSecond:
     case DatePart::kEpoch:
-      return overloads_for<Count<DatePart::kSecond>>(true);
+      return overloads_for<Count<DatePart::kSecond>>(std::true_type{});
     case DatePart::kMinute:
-      return overloads_for<Count<DatePart::kMinute>>(true);
+      return overloads_for<Count<DatePart::kMinute>>(std::true_type{});
     case DatePart::kHour:
-      return overloads_for<Count<DatePart::kHour>>(true);
+      return overloads_for<Count<DatePart::kHour>>(std::true_type{});
     case DatePart::kDay:
     case DatePart::kDayOfWeek:
     case DatePart::kIsoDayOfWeek:
     case DatePart::kDayOfYear:
-      return overloads_for<Count<DatePart::kDay>>(false);
+      return overloads_for<Count<DatePart::kDay>>(std::false_type{});
     case DatePart::kWeek:
     case DatePart::kYearWeek:
-      return overloads_for<Count<DatePart::kWeek>>(false);
+      return overloads_for<Count<DatePart::kWeek>>(std::false_type{});
     case DatePart::kMonth:
-      return overloads_for<Count<DatePart::kMonth>>(false);
+      return overloads_for<Count<DatePart::kMonth>>(std::false_type{});
     case DatePart::kQuarter:
-      return overloads_for<Count<DatePart::kQuarter>>(false);
+      return overloads_for<Count<DatePart::kQuarter>>(std::false_type{});
     case DatePart::kYear:
-      return overloads_for<Count<DatePart::kYear>>(false);
+      return overloads_for<Count<DatePart::kYear>>(std::false_type{});
     case DatePart::kIsoYear:
-      return overloads_for<Count<DatePart::kIsoYear>>(false);
+      return overloads_for<Count<DatePart::kIsoYear>>(std::false_type{});
     case DatePart::kDecade:
-      return overloads_for<Count<DatePart::kDecade>>(false);
+      return overloads_for<Count<DatePart::kDecade>>(std::false_type{});
     case DatePart::kCentury:
-      return overloads_for<Count<DatePart::kCentury>>(false);
+      return overloads_for<Count<DatePart::kCentury>>(std::false_type{});
     case DatePart::kMillennium:
-      return overloads_for<Count<DatePart::kMillennium>>(false);
+      return overloads_for<Count<DatePart::kMillennium>>(std::false_type{});
     case DatePart::kEra:
       break;
   }

@@ -180,23 +180,18 @@ struct Epoch {
 /// The same as whole numbers of a smaller unit.
 template <int64_t kPerSecond>
 struct EpochIn {
+  static constexpr int64_t kUnit = kMicrosPerSecond / kPerSecond;
   template <class T>
   MILLSTREAM_BODY static auto body(T x) {
-    if constexpr (std::is_same_v<T, Date>) {
-      return Maybe<int64_t>{
-          static_cast<int64_t>(static_cast<uint64_t>(int64_t{x.days}) * (86400 * kPerSecond)),
-          is_finite_date(x.days)};
-    } else if constexpr (std::is_same_v<T, Interval>) {
-      return of_micros(interval_micros(x));
+    if constexpr (std::is_same_v<T, Interval>) {
+      // Here, other than in epoch(), a year is twelve months of 30 days.
+      return ((int64_t{x.months} * kDaysPerMonth + x.days) * kMicrosPerDay + x.nanos / 1000) / kUnit;
     } else if constexpr (std::is_same_v<T, Time>) {
-      return of_micros(x.micros);
+      return x.micros / kUnit;
     } else {
-      return Maybe<int64_t>{of_micros(x.micros), is_finite_timestamp(x.micros)};
+      bool up = kUnit > 1 && floor_mod(x.micros, kUnit) >= kUnit / 2;
+      return Maybe<int64_t>{floor_div(x.micros, kUnit) + up, is_finite_timestamp(x.micros)};
     }
-  }
-  MILLSTREAM_BODY static int64_t of_micros(int64_t micros) {
-    if constexpr (kPerSecond == 1000) return floor_div(micros + 500, 1000);
-    return static_cast<int64_t>(static_cast<uint64_t>(micros) * (kPerSecond / kMicrosPerSecond));
   }
 };
 
@@ -207,6 +202,7 @@ std::vector<Binding> one_each(Types<T...>) {
 
 using Calendars = Types<Date, Timestamp, ZonedTimestamp>;
 using WithIntervals = Types<Date, Timestamp, ZonedTimestamp, Interval>;
+using WithoutDates = Types<Timestamp, ZonedTimestamp, Interval, Time>;
 using AllTimes = Types<Date, Timestamp, ZonedTimestamp, Interval, Time>;
 
 template <DatePart kPart>
@@ -287,19 +283,13 @@ MILLSTREAM_FUNCTION(date_part) {
   epoch_ms.name = "epoch_ms";
   epoch_ms.doc = "Milliseconds since 1970-01-01, or the length of an interval.";
   epoch_ms.examples = {{"epoch_ms(DATE '1970-01-02')", "86400000"}};
-  epoch_ms.overloads = one_each<EpochIn<1000>>(AllTimes{});
+  epoch_ms.overloads = one_each<EpochIn<1000>>(WithoutDates{});
 
   Function epoch_us;
   epoch_us.name = "epoch_us";
   epoch_us.doc = "Microseconds since 1970-01-01, or the length of an interval.";
   epoch_us.examples = {{"epoch_us(DATE '1970-01-02')", "86400000000"}};
-  epoch_us.overloads = one_each<EpochIn<1000000>>(AllTimes{});
-
-  Function epoch_ns;
-  epoch_ns.name = "epoch_ns";
-  epoch_ns.doc = "Nanoseconds since 1970-01-01, or the length of an interval.";
-  epoch_ns.examples = {{"epoch_ns(DATE '1970-01-02')", "86400000000000"}};
-  epoch_ns.overloads = one_each<EpochIn<1000000000>>(AllTimes{});
+  epoch_us.overloads = one_each<EpochIn<1000000>>(WithoutDates{});
 
   const char* t = "(TIMESTAMP '2024-12-31 10:11:12.345678')";
   auto at = [&](const char* function, const char* result) {
@@ -326,7 +316,7 @@ MILLSTREAM_FUNCTION(date_part) {
       part<DatePart::kSecond>({}, "The whole second, 0 to 59.", at("second", "12")),
       part<DatePart::kMillisecond>({}, "Milliseconds within the minute.", at("millisecond", "12345")),
       part<DatePart::kMicrosecond>({}, "Microseconds within the minute.", at("microsecond", "12345678")),
-      std::move(epoch), std::move(epoch_ms), std::move(epoch_us), std::move(epoch_ns), std::move(date_part));
+      std::move(epoch), std::move(epoch_ms), std::move(epoch_us), std::move(date_part));
 }
 
 }  // namespace millstream::functions

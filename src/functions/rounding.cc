@@ -77,7 +77,8 @@ struct ToDigits {
       if (digits < 0) {
         double power = std::pow(10.0, -static_cast<double>(digits));
         double rounded = whole(static_cast<double>(x) / power) * power;
-        return static_cast<T>(std::isfinite(rounded) ? rounded : 0.0);
+        if (!std::isfinite(rounded)) rounded = std::isfinite(x) ? 0.0 : x;
+        return static_cast<T>(rounded);
       }
       double power = std::pow(10.0, digits);
       double rounded = whole(static_cast<double>(x) * power) / power;
@@ -114,10 +115,14 @@ MILLSTREAM_BODY __int128 divided(__int128 digits, __int128 power) {
 /// A decimal to `places` digits behind the point; the type keeps the width.
 template <Direction kDirection>
 Result<std::optional<Binding>> bind_decimal(const std::vector<ExprPtr>& arguments, const char* name) {
-  if (arguments.empty() || arguments.size() > 2 || !is_decimal_type(*arguments[0]->type)) return std::nullopt;
-  const arrow::DataType& type = *arguments[0]->type;
+  if (arguments.empty() || arguments.size() > 2) return std::nullopt;
+  // UBIGINT has no signed integer above it but HUGEINT.
+  bool huge = kDirection == Direction::kNearest && arguments[0]->type->id() == arrow::Type::UINT64;
+  if (!huge && !is_decimal_type(*arguments[0]->type)) return std::nullopt;
+  const TypePtr of = huge ? decimal_type(38, 0) : arguments[0]->type;
+  const arrow::DataType& type = *of;
   Binding binding;
-  binding.parameters = {arguments[0]->type};
+  binding.parameters = {of};
   int64_t places = 0;
   if (arguments.size() == 2) {
     const Expression& digits = *arguments[1];
@@ -134,7 +139,7 @@ Result<std::optional<Binding>> bind_decimal(const std::vector<ExprPtr>& argument
   }
   const int scale = decimal_scale(type);
   if (places >= scale) {
-    binding.result = arguments[0]->type;
+    binding.result = of;
     binding.kernel = [](KernelCall& call) -> Status {
       return loop<Decimal>(
           call, [](Decimal x) { return x; }, Strided<Decimal>(call.arguments[0]));

@@ -42,22 +42,16 @@ struct ByteLength {
 struct Substring {
   static Text body(Text s, int64_t offset, int64_t length) {
     if (length == 0) return {};
+    // Positions outside of the string count too, then what lies outside is cut off.
+    constexpr int64_t kFar = int64_t{1} << 40;
+    offset = std::clamp(offset, -kFar, kFar);
+    length = std::clamp(length, -2 * kFar, 2 * kFar);
     const int64_t size = count_code_points(s);
-    int64_t start, end;
-    if (offset > 0) {
-      start = std::min(size, offset - 1);
-    } else if (offset < 0) {
-      start = std::max<int64_t>(offset < -size ? -1 : size + offset, 0);
-    } else {
-      start = 0;
-      if (--length <= 0) return {};
-    }
-    if (length > 0) {
-      end = length > size - start ? size : start + length;
-    } else {
-      end = start;
-      start = length < -start ? 0 : start + length;
-    }
+    int64_t start = offset > 0 ? offset - 1 : offset < 0 ? size + offset : -1;
+    int64_t end = start + length;
+    if (length < 0) std::swap(start, end);
+    start = std::clamp<int64_t>(start, 0, size);
+    end = std::clamp<int64_t>(end, 0, size);
     if (size == static_cast<int64_t>(s.size()))
       return s.substr(static_cast<size_t>(start), static_cast<size_t>(end - start));
     size_t from = byte_of(s, start);

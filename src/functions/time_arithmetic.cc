@@ -70,8 +70,9 @@ struct ShiftTime {
 template <int kSign>
 struct ShiftDays {
   MILLSTREAM_BODY static Checked<Date> body(Date x, int32_t days) {
+    if (!is_finite_date(x.days)) return {x};
     int64_t result = int64_t{x.days} + kSign * int64_t{days};
-    bool outside = !is_finite_date(x.days) || result < kDateMin || result > kDateMax;
+    bool outside = result < kDateMin || result > kDateMax;
     return checked(Date{static_cast<int32_t>(result)}, outside, Failure::kOutOfRange);
   }
   MILLSTREAM_BODY static Checked<Date> body(int32_t days, Date x) { return body(x, days); }
@@ -85,10 +86,7 @@ struct DateAndTime {
 };
 
 struct DaysBetween {
-  MILLSTREAM_BODY static Checked<int64_t> body(Date a, Date b) {
-    return checked(int64_t{a.days} - b.days, !is_finite_date(a.days) || !is_finite_date(b.days),
-                   Failure::kOutOfRange);
-  }
+  MILLSTREAM_BODY static int64_t body(Date a, Date b) { return int64_t{a.days} - b.days; }
 };
 
 struct Elapsed {
@@ -151,6 +149,7 @@ struct ScaleInterval {
     overflow |= __builtin_mul_overflow(x.nanos, factor, &r.nanos);
     r.months = static_cast<int32_t>(months);
     r.days = static_cast<int32_t>(days);
+    overflow |= factor != static_cast<int32_t>(factor);  // DuckDB takes no other
     return checked(r, overflow || r.months != months || r.days != days, Failure::kOverflow);
   }
   MILLSTREAM_BODY static Checked<Interval> body(int64_t factor, Interval x) { return body(x, factor); }

@@ -81,6 +81,13 @@ Result<std::shared_ptr<uint8_t>> private_memory(int64_t bytes) {
   return std::shared_ptr<uint8_t>(static_cast<uint8_t*>(memory), [bytes](uint8_t* p) { ::munmap(p, bytes); });
 }
 
+// The first tag of a loader's messages. Loaders one after the other have tags of their own, so that what a given-up
+// one left unreceived is never taken for the next one's. The ranks make loaders together and count alike.
+int next_tags() {
+  static std::atomic<int> number{0};
+  return kLoaderTag + (number.fetch_add(1) % kLoaderTagSets) * kMaxStreams;
+}
+
 // What a rank tells the others of itself.
 struct RankFacts {
   int32_t feeding_threads = 0;
@@ -102,8 +109,7 @@ class Loader final : public DataLoader {
   ~Loader() override {
     // Given up before its end: the streams stop, this trainer takes nothing more.
     context_.stopping.store(1, std::memory_order_release);
-    if (trainer_ >= 0 && context_.plan != nullptr && ring_memory_ != nullptr &&
-        !context_.trainers.empty()) {
+    if (trainer_ >= 0 && started_) {
       const Ring& ring = context_.trainers[trainer_].ring;
       ring.released().store(static_cast<uint32_t>(context_.plan->num_batches()), std::memory_order_release);
       futex_wake_all(ring.released());
@@ -165,6 +171,7 @@ class Loader final : public DataLoader {
   std::shared_ptr<void> ring_memory_;
   int64_t ring_bytes_ = 0;
   int feeding_threads_ = 0;
+  bool started_ = false;
   FeedContext context_;
   std::vector<int> my_streams_;
   std::unique_ptr<MessageReceiver> receiver_;
@@ -368,6 +375,7 @@ Status Loader::allocate() {
   MILLSTREAM_TRY(world().all_gather(&mine, sizeof(mine), facts.data()));
 
   context_.job = &job_;
+  context_.first_tag = next_tags();
   context_.plan = feed_plan_.get();
   context_.train = train_.get();
   context_.valid = valid_.get();
@@ -380,6 +388,10 @@ Status Loader::allocate() {
     }
   }
   if (context_.stream_ranks.empty()) return bug_error("no rank feeds");
+  if (context_.stream_ranks.size() > kMaxStreams) {
+    return usage_error("the job has {} feeding threads; {} are the most: give fewer with --threads",
+                       context_.stream_ranks.size(), kMaxStreams);
+  }
   const auto reaches = [&](int from, int to) {
     return from == to ||
            (facts[from].node == facts[to].node && facts[from].shared_memory && facts[to].shared_memory);
@@ -416,6 +428,7 @@ Status Loader::allocate() {
 }
 
 void Loader::start() {
+  started_ = true;
   if (receiver_ != nullptr) {
     for (int64_t batch = 0; batch < config_.prefetch; ++batch) receiver_->post(batch);
   }

@@ -198,7 +198,8 @@ Status FeedingStream::feed_pass(int pass) {
       }
       comm::Job* const job = context_.job;
       context_.job->messages().send(
-          link.rank, kLoaderTag + stream_, {{message->rows.data(), destination.rows * packer.row_bytes()}},
+          link.rank, context_.first_tag + stream_,
+          {{message->rows.data(), destination.rows * packer.row_bytes()}},
           [message, job](const Status& status) {
             if (!status.ok() && error_category(status) != ErrorCategory::kPeerFailed) job->fail(status);
             message->done.store(1, std::memory_order_release);
@@ -266,7 +267,7 @@ void MessageReceiver::post(int64_t batch) {
     if (from.rows == 0) continue;
     comm::Job* const job = context_.job;
     context_.job->messages().receive(
-        context_.stream_ranks[stream], kLoaderTag + stream, std::move(from.spans),
+        context_.stream_ranks[stream], context_.first_tag + stream, std::move(from.spans),
         [job, ring, batch, rows = from.rows, share, keep = keep_](const Status& status) {
           if (status.ok()) {
             ring.add(batch, rows, share);

@@ -26,6 +26,11 @@
 
 namespace millstream::loader {
 
+/// Tags of the loader's messages: kLoaderTagSets sets of kMaxStreams, a stream's number within the set.
+inline constexpr int kLoaderTag = 1 << 18;
+inline constexpr int kLoaderTagSets = 32;
+inline constexpr int kMaxStreams = 1 << 14;
+
 /// How this rank reaches one trainer.
 struct TrainerLink {
   int rank = 0;
@@ -44,11 +49,9 @@ struct FeedContext {
   std::vector<TrainerLink> trainers;
   std::vector<int> stream_ranks;  ///< by stream
   int slots = 0;
+  int first_tag = kLoaderTag;  ///< of this loader's set
   std::atomic<uint32_t> stopping{0};
 };
-
-/// The first tag of the loader's messages; a stream's number is added.
-inline constexpr int kLoaderTag = 1 << 18;
 
 /// One feeding thread.
 class FeedingStream {

@@ -23,8 +23,7 @@ struct PieceBatch {
   int32_t rows = 0;
   int32_t bytes = 0;
   int64_t offset = 0;
-  std::string
-      types;  ///< a character a column: '=' as declared, '1' int8, '2' int16, '4' int32, '8' int64, 'f' float
+  std::string types;  ///< a character a column: '=' as declared, '1' int8, '2' int16, '4' int32, 'f' float
 };
 
 /// The rows of one block that one kind of pass reads.

@@ -148,7 +148,7 @@ TEST_F(SurveyTest, PiecesComeBackWithNarrowedIntegers) {
   const auto file = PieceFile::open(path).ValueOrDie();
   EXPECT_EQ(file->size(), bytes);
   ASSERT_EQ(all.batches.size(), 3u);
-  EXPECT_EQ(all.batches[0].types, "18==f=");
+  EXPECT_EQ(all.batches[0].types, "1===f=");
   EXPECT_EQ(some.rows, 20000);
 
   std::shared_ptr<arrow::ResizableBuffer> scratch;

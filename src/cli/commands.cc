@@ -108,7 +108,7 @@ Result<Session> make_session(const Options& options, comm::Job& job) {
     for (auto& rank : topology.ranks) rank.threads = options.threads;
   session.threads = topology.ranks[job.rank()].threads;
   auto roles = comm::assign_roles(topology, options.trainers);
-  if (!roles.ok()) return with_context(roles.status(), "--trainers " + options.trainers);
+  MILLSTREAM_TRY(roles.status());
   session.roles = std::move(roles).ValueUnsafe();
   session.catalog = exec::make_file_catalog(session.threads);
   return session;

@@ -46,7 +46,7 @@ class CommandLine(ProgramTest):
             self.assertNotIn("torch", loaded)
 
     def test_trainers_that_do_not_exist(self):
-        self.assert_fails(["info", "--trainers", "0,9"], 2, "9")
+        self.assert_fails(["info", "--trainers", "0,9"], 2, "there is no rank 9; the job has 3 ranks", ranks=[3])
         self.assert_fails(["info", "--trainers", "some"], 2, "some")
 
 
@@ -129,8 +129,8 @@ class Training(ProgramTest):
         self.assertEqual(len(losses), 1)
 
     def test_bundle_predicts_and_evaluates_without_the_recipe(self):
-        recipe = self.recipe(train="learning_rate = 0.01")
-        self.run_program("train", recipe, "--out", "run", "--set", "train.epochs=20")
+        recipe = self.recipe(train="learning_rate = 1")  # a linear model: the target is linear
+        self.run_program("train", recipe, "--out", "run", "--set", "train.epochs=40", "--set", "model.hidden=[]")
         recipe.unlink()
         self.write("new.parquet", self.table(rows=777), row_group_size=100)
         for ranks in (1, 3):
@@ -143,7 +143,7 @@ class Training(ProgramTest):
         predicted = one.column(one.num_columns - 1).to_pylist()
         error = sum(abs(p - t) for p, t in zip(predicted, target)) / 777
         spread = sum(abs(t - sum(target) / 777) for t in target) / 777
-        self.assertLess(error, spread / 2)
+        self.assertLess(error, spread / 10)
         rmse = (sum((p - t) ** 2 for p, t in zip(predicted, target)) / 777) ** 0.5
         for ranks in (1, 3):
             scores = self.run_program("evaluate", "run/bundle", "new.parquet", "--json", "--ranks", ranks).json()

@@ -1,9 +1,11 @@
 // The program. A process of it is one of three things: the supervisor of `--ranks N`, a rank of a job (ours, or of
 // mpirun or srun), or a job of its own.
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <filesystem>
 #include <string>
@@ -119,6 +121,8 @@ int run(int argc, char** argv) {
   {
     OnInterrupt on_interrupt([&job](const Status& interrupted) { job.fail(interrupted); });
     status = cli::run_command(options, job);
+    if (status.ok() && (std::fflush(stdout) != 0 || std::ferror(stdout)))
+      status = file_error("standard output can't be written: {}", std::strerror(errno));
     if (!status.ok()) job.fail(status);
   }
   status = job.finish(status);  // a supervisor prints what it learns there

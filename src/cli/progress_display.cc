@@ -13,6 +13,14 @@ namespace {
 constexpr int64_t kTerminalIntervalNs = 150'000'000;
 constexpr int64_t kLineIntervalNs = 5'000'000'000;
 
+/// The line with a bar before it, as wide as fits; in three sizes, so that it does not breathe with the numbers.
+std::string with_bar(double fraction, std::string line, int columns) {
+  const int room = columns - static_cast<int>(line.size()) - 11;
+  const int width = room / 10 * 10;
+  if (width < 10) return line;
+  return fmt::format("{} {:3.0f} %  {}", format_bar(fraction, std::min(width, 30)), fraction * 100, line);
+}
+
 }  // namespace
 
 std::string format_seconds(double seconds) {
@@ -46,13 +54,12 @@ std::string format_progress(const train::TrainProgress& p, int columns) {
   const int64_t all_steps = p.epochs * p.steps;
   const int64_t done = std::max<int64_t>(p.epoch, 0) * p.steps + p.step;
   const double fraction = all_steps > 0 ? static_cast<double>(done) / static_cast<double>(all_steps) : 0;
-  std::string line = fmt::format(
-      "epoch {}/{} step {}/{}  {} rows  {} rows/s  loss {:.5g}  waiting {:.1f} %  {} left",
-      std::min(p.epoch + 1, p.epochs), p.epochs, p.step, p.steps, format_count(p.rows),
-      format_rate(p.rows_per_second), p.loss, p.wait_fraction * 100, format_seconds(p.seconds_left));
-  const int room = columns - static_cast<int>(line.size()) - 10;
-  if (room >= 10)
-    line = fmt::format("{} {:3.0f} %  {}", format_bar(fraction, std::min(room, 30)), fraction * 100, line);
+  const std::string loss = p.loss != 0 ? fmt::format("loss {:.5g}  ", p.loss) : "";  // none known yet
+  std::string line = fmt::format("epoch {}/{} step {}/{}  {} rows  {} rows/s  {}waiting {:.1f} %  {} left",
+                                 std::min(p.epoch + 1, p.epochs), p.epochs, p.step, p.steps,
+                                 format_count(p.rows), format_rate(p.rows_per_second), loss,
+                                 p.wait_fraction * 100, format_seconds(p.seconds_left));
+  line = with_bar(fraction, std::move(line), columns);
   if (columns > 0 && static_cast<int>(line.size()) >= columns) line.resize(columns - 1);
   return line;
 }
@@ -95,10 +102,7 @@ void ProgressDisplay::show(const char* what, int64_t done, int64_t total, int64_
   std::string line = fmt::format("{} {}/{}  {} rows  {} rows/s", what, done, total, format_count(rows),
                                  format_rate(static_cast<double>(rows) / seconds));
   if (fraction > 0) line += fmt::format("  {} left", format_seconds(seconds * (1 - fraction) / fraction));
-  const int room = columns_ - static_cast<int>(line.size()) - 10;
-  if (terminal_ && room >= 10)
-    line = fmt::format("{} {:3.0f} %  {}", format_bar(fraction, std::min(room, 30)), fraction * 100, line);
-  print(line);
+  print(terminal_ ? with_bar(fraction, std::move(line), columns_) : line);
 }
 
 }  // namespace millstream::cli

@@ -1,11 +1,12 @@
 """Bad input gives one error that says what is wrong and where, with the right exit code, on any number of ranks."""
 
 import math
+import subprocess
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness import DATA, ProgramTest, main
+from harness import DATA, PROGRAM, ProgramTest, environment, main
 
 
 class Files(ProgramTest):
@@ -217,7 +218,9 @@ class Recipes(ProgramTest):
 
     def test_window_that_does_not_fit_the_memory(self):
         self.write("data.parquet", self.table(rows=20000), row_group_size=500)
-        self.assert_fails(["batches", self.recipe(loader="window = 100000000000"), "--memory", "256KiB"], 2, "memory")
+        for ranks in (1, 3):  # each rank holds its own part
+            self.assert_fails(["batches", self.recipe(loader="window = 100000000000"), "--memory", "256KiB"], 2,
+                              "its budget is 256 KiB", "would fit", "--memory", ranks=[ranks])
 
 
 class Directories(ProgramTest):
@@ -242,6 +245,18 @@ class Directories(ProgramTest):
 
     def test_generate_into_a_file(self):
         self.assert_fails(["generate", "hvfhv", "--rows", 10, "--files", 1, "--out", "file"], 3, "file")
+
+
+class Output(ProgramTest):
+    def test_standard_output_that_is_full(self):
+        self.write("data.parquet")
+        for ranks in (1, 2):
+            command = [PROGRAM, "batches", self.recipe(), "--json", "--ranks", str(ranks)]
+            with open("/dev/full", "w") as full:
+                done = subprocess.run(command, cwd=self.scratch, stdout=full, stderr=subprocess.PIPE, text=True,
+                                      env=environment(self.scratch), timeout=60)
+            self.assertEqual(done.returncode, 3, done.stderr)
+            self.assertIn("standard output", done.stderr)
 
 
 class BrokenParquet(ProgramTest):

@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include <pthread.h>
-#include <sched.h>
 #include <sys/prctl.h>
 
 #include "base/check.h"
@@ -214,10 +213,9 @@ void Engine::nap(uint32_t seen, bool worked) {
   if (!under_way && idle_rounds_ > 300) {
     // Only listening, and what was sent and received long ago is settled: a failure elsewhere may wait this long.
     futex_wait(queue_word_, seen, std::chrono::milliseconds(20));
-  } else if (idle_rounds_ <= 32) {
-    sched_yield();
-  } else {
-    const int64_t nap_ns = std::min<int64_t>(1'000'000, 2'000ll << std::min((idle_rounds_ - 32) / 8, 10));
+  } else if (idle_rounds_ > 16) {
+    // Short sleeps, not sched_yield: beside busy threads a yield costs a whole time slice, a sleeper is let in at once.
+    const int64_t nap_ns = std::min<int64_t>(1'000'000, 4'000ll << std::min((idle_rounds_ - 16) / 16, 8));
     futex_wait(queue_word_, seen, std::chrono::nanoseconds(nap_ns));
   }
 }

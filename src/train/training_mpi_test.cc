@@ -26,7 +26,9 @@ class TrainingTest : public ::testing::Test {
  protected:
   void SetUp() override {
     std::string pattern = (fs::temp_directory_path() / "millstream-train-XXXXXX").string();
-    if (test_job().rank() == 0) ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    if (test_job().rank() == 0) {
+      ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    }
     folder_ = *test_job().world().broadcast_bytes(pattern, 0);
     setenv("MILLSTREAM_CACHE", (fs::path(folder_) / "cache").c_str(), 1);
   }

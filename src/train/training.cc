@@ -141,7 +141,13 @@ Result<Bundle> begin_bundle(const TrainJob& job, plan::Catalog& catalog, const l
   bundle.batch_size = job.loader.batch_size;
   bundle.rows_train = survey.rows_train;
   bundle.model_inputs = static_cast<int64_t>(survey.fitted.columns.size());
-  MILLSTREAM_ASSIGN(bundle.fitted_json, features::fitted_to_json(survey.fitted));
+  // Prediction has no target: the features are described without it.
+  features::Fitted fitted = survey.fitted;
+  const int target = fitted.input->GetFieldIndex(job.data.target);
+  if (target >= 0) {
+    MILLSTREAM_ASSIGN(fitted.input, fitted.input->RemoveField(target));
+  }
+  MILLSTREAM_ASSIGN(bundle.fitted_json, features::fitted_to_json(fitted));
   MILLSTREAM_ASSIGN(const plan::NodePtr plan,
                     plan::plan_query(job.data.train, catalog, {"data.train", job.data.base_directory, {}}));
   MILLSTREAM_ASSIGN(const plan::Pipeline pipeline, plan::to_pipeline(plan));

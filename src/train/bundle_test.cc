@@ -1,12 +1,11 @@
 #include "train/bundle.h"
 
-#include <unistd.h>
-
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "train/run_directory.h"
 
@@ -121,8 +120,11 @@ TEST_F(BundleTest, MissingOrSomethingElse) {
 TEST_F(BundleTest, NewerAndDamaged) {
   ASSERT_TRUE(write_bundle(path(), example()).ok());
   replace_in_json("\"format_version\": 1", "\"format_version\": 2");
-  EXPECT_EQ(read_error(), path() + "/bundle.json: it was written by Millstream 0.1.0 in format 2; this program reads formats up to "
-                                   "1: use that version or a newer one");
+  EXPECT_EQ(
+      read_error(),
+      path() +
+          "/bundle.json: it was written by Millstream 0.1.0 in format 2; this program reads formats up to "
+          "1: use that version or a newer one");
   replace_in_json("\"format_version\": 2", "\"format_version\": 1");
   replace_in_json("\"target\"", "\"tarjet\"");
   EXPECT_EQ(read_error(), path() + "/bundle.json: it is damaged: 'target' is missing");
@@ -143,7 +145,8 @@ TEST_F(BundleTest, NewerAndDamaged) {
 TEST_F(BundleTest, DamagedWeightsAreNamed) {
   ASSERT_TRUE(write_bundle(path(), example()).ok());
   fs::resize_file(path() + "/weights.safetensors", fs::file_size(path() + "/weights.safetensors") - 1);
-  EXPECT_NE(read_error().find(path() + "/weights.safetensors: tensor 'layers.0.weight'"), std::string::npos) << read_error();
+  EXPECT_NE(read_error().find(path() + "/weights.safetensors: tensor 'layers.0.weight'"), std::string::npos)
+      << read_error();
   fs::remove(path() + "/weights.safetensors");
   EXPECT_EQ(read_error(), "opening " + path() + "/weights.safetensors: No such file or directory");
 }
@@ -156,7 +159,8 @@ TEST_F(BundleTest, EveryValueOfTheJsonMayBeWrong) {
     for (const char* value : {"null", "-1", "1e300", "[]", "{}", "\"\"", "[[[]]]", "true"}) {
       const size_t end = text.find('\n', at);
       const bool comma = text[end - 1] == ',';
-      std::ofstream(path() + "/bundle.json") << text.substr(0, at + 2) << value << (comma ? "," : "") << text.substr(end);
+      std::ofstream(path() + "/bundle.json")
+          << text.substr(0, at + 2) << value << (comma ? "," : "") << text.substr(end);
       (void)read_bundle(path());
     }
   }
@@ -171,7 +175,8 @@ TEST_F(BundleTest, RunDirectory) {
   ASSERT_TRUE(lines.write("{}").ok());
   EXPECT_EQ(*read_whole_file(run + "/metrics.jsonl", 100), "{}\n");
   EXPECT_EQ(prepare_run_directory(run, false).message(),
-            "the run directory " + run + " is not empty; name another with --out, or add --overwrite to replace the run in it");
+            "the run directory " + run +
+                " is not empty; name another with --out, or add --overwrite to replace the run in it");
   EXPECT_EQ(exit_code(prepare_run_directory(run, false)), 2);
   std::ofstream(run + "/notes.txt") << "mine";
   ASSERT_TRUE(prepare_run_directory(run, true).ok());
@@ -189,7 +194,8 @@ TEST_F(BundleTest, FilesAreWholeOrAbsent) {
   EXPECT_FALSE(fs::exists(file + ".part"));
   EXPECT_NE(read_whole_file(file, 3).status().message().find("at most 3 are expected"), std::string::npos);
   const Status missing = write_file_durably((folder_ / "no" / "file").string(), "x");
-  EXPECT_EQ(missing.message(), "writing " + (folder_ / "no" / "file").string() + ": No such file or directory");
+  EXPECT_EQ(missing.message(),
+            "writing " + (folder_ / "no" / "file").string() + ": No such file or directory");
   EXPECT_EQ(exit_code(missing), 3);
 }
 

@@ -51,18 +51,6 @@ struct ScoredBlock {
   RegressionSums sums;
 };
 
-Result<Bundle> read_on_rank_0(comm::Job& job, const std::string& path) {
-  Result<Bundle> bundle = Bundle();
-  std::string bytes;
-  if (job.rank() == 0) {
-    bundle = read_bundle(path);
-    if (bundle.ok()) bytes = encode_bundle(*bundle);
-  }
-  MILLSTREAM_TRY(job.agree(bundle.status()));
-  MILLSTREAM_ASSIGN(bytes, job.world().broadcast_bytes(bytes, 0));
-  return decode_bundle(bytes);
-}
-
 /// Types that can stand in one column of a table (design, section 4).
 bool can_unify(const arrow::DataType& a, const arrow::DataType& b) {
   if (a.Equals(b) || expr::is_null_type(a) || expr::is_null_type(b)) return true;
@@ -279,12 +267,28 @@ Result<Deal> make_deal(comm::Job& job, int threads) {
   return deal;
 }
 
+/// Everything between two agreements goes through here: a rank that fails, or that a failing peer interrupts in a
+/// collective, comes to the agreement like the others.
+template <class Body>
+Status agree_on(comm::Job& job, Body&& body) {
+  return job.agree(catch_torch("predicting", body));
+}
+
 Result<std::unique_ptr<Scorer>> open_scorer(comm::Job& job, plan::Catalog& catalog, const PredictJob& work,
                                             bool with_target) {
-  MILLSTREAM_ASSIGN(Bundle bundle, read_on_rank_0(job, work.bundle));
-  Result<std::unique_ptr<Scorer>> scorer = catch_torch(
-      "opening the bundle", [&] { return make_scorer(std::move(bundle), catalog, work, with_target); });
-  MILLSTREAM_TRY(job.agree(scorer.status()));
+  std::unique_ptr<Scorer> scorer;
+  MILLSTREAM_TRY(agree_on(job, [&]() -> Status {
+    // Rank 0 reads: ranks of other hosts need not see the bundle.
+    std::string bytes;
+    if (job.rank() == 0) {
+      MILLSTREAM_ASSIGN(const Bundle bundle, read_bundle(work.bundle));
+      bytes = encode_bundle(bundle);
+    }
+    MILLSTREAM_ASSIGN(bytes, job.world().broadcast_bytes(bytes, 0));
+    MILLSTREAM_ASSIGN(Bundle bundle, decode_bundle(bytes));
+    MILLSTREAM_ASSIGN(scorer, make_scorer(std::move(bundle), catalog, work, with_target));
+    return Status::OK();
+  }));
   at::set_num_threads(1);  // threads score entry points side by side
   return scorer;
 }
@@ -373,61 +377,60 @@ Result<int64_t> predict(comm::Job& job, plan::Catalog& catalog, const PredictJob
   MILLSTREAM_TRY(
       job.agree(job.rank() == 0 ? exec::check_output_path(work.output, work.overwrite) : Status::OK()));
   MILLSTREAM_ASSIGN(const auto scorer, open_scorer(job, catalog, work, /*with_target=*/false));
-  MILLSTREAM_ASSIGN(const Deal deal, make_deal(job, threads_of(job, work)));
   set_phase("predicting");
-
-  Status status;
   std::optional<PredictionFile> file;
-  if (job.rank() == 0) {
-    const auto schema = arrow::schema({arrow::field(
-        "prediction", scorer->bundle.precision == "float64" ? arrow::float64() : arrow::float32())});
-    auto writer = exec::ParquetFileWriter::open(work.output, schema, {.overwrite = work.overwrite});
-    status = writer.status();
-    if (status.ok()) file.emplace(std::move(writer).ValueUnsafe(), schema);
-  }
-  if (status.ok()) status = predict_rounds(job, *scorer, deal, file ? &*file : nullptr);
-  if (!status.ok()) job.fail(status);
-  MILLSTREAM_TRY(job.agree(status));
+  MILLSTREAM_TRY(agree_on(job, [&]() -> Status {
+    MILLSTREAM_ASSIGN(const Deal deal, make_deal(job, threads_of(job, work)));
+    if (job.rank() == 0) {
+      const auto type = scorer->bundle.precision == "float64" ? arrow::float64() : arrow::float32();
+      const auto schema = arrow::schema({arrow::field("prediction", type)});
+      MILLSTREAM_ASSIGN(auto writer,
+                        exec::ParquetFileWriter::open(work.output, schema, {.overwrite = work.overwrite}));
+      file.emplace(std::move(writer), schema);
+    }
+    return predict_rounds(job, *scorer, deal, file ? &*file : nullptr);
+  }));
+  // Only when every rank has done its part does the file get its name.
   int64_t rows = 0;
-  if (file) {
-    status = file->close();
-    rows = file->rows();
-  }
-  MILLSTREAM_TRY(job.agree(status));
-  MILLSTREAM_TRY(job.world().broadcast(&rows, sizeof rows, 0));
+  MILLSTREAM_TRY(agree_on(job, [&]() -> Status {
+    if (file) {
+      MILLSTREAM_TRY(file->close());
+      rows = file->rows();
+    }
+    return job.world().broadcast(&rows, sizeof rows, 0);
+  }));
   return rows;
 }
 
 Result<EvaluateSummary> evaluate(comm::Job& job, plan::Catalog& catalog, const PredictJob& work) {
   MILLSTREAM_ASSIGN(const auto scorer, open_scorer(job, catalog, work, /*with_target=*/true));
-  MILLSTREAM_ASSIGN(const Deal deal, make_deal(job, threads_of(job, work)));
   set_phase("evaluating");
-
-  const int entry_points = static_cast<int>(scorer->source->table().entry_points().size());
-  std::vector<RegressionSums> sums(static_cast<size_t>(entry_points));
-  const Status status = on_threads(deal.threads, [&](int thread) -> Status {
-    for (int entry_point = deal.first + thread; entry_point < entry_points; entry_point += deal.width)
-      MILLSTREAM_TRY(score_entry_point(job, *scorer, entry_point, [&](ScoredBlock block) {
-        sums[static_cast<size_t>(entry_point)].merge(block.sums);
-      }));
-    return Status::OK();
-  });
-  if (!status.ok()) job.fail(status);
-  MILLSTREAM_TRY(job.agree(status));
-
-  MILLSTREAM_ASSIGN(const auto parts, job.world().allgather_bytes({reinterpret_cast<const char*>(sums.data()),
-                                                                   sums.size() * sizeof sums[0]}));
   RegressionSums all;
-  for (int entry_point = 0; entry_point < entry_points; ++entry_point) {
-    for (const std::string& part : parts) {
-      RegressionSums its;
-      std::memcpy(&its, part.data() + static_cast<size_t>(entry_point) * sizeof its, sizeof its);
-      all.merge(its);  // empty but for the rank that scored it
+  MILLSTREAM_TRY(agree_on(job, [&]() -> Status {
+    MILLSTREAM_ASSIGN(const Deal deal, make_deal(job, threads_of(job, work)));
+    const int entry_points = static_cast<int>(scorer->source->table().entry_points().size());
+    std::vector<RegressionSums> sums(static_cast<size_t>(entry_points));
+    MILLSTREAM_TRY(on_threads(deal.threads, [&](int thread) -> Status {
+      for (int entry_point = deal.first + thread; entry_point < entry_points; entry_point += deal.width)
+        MILLSTREAM_TRY(score_entry_point(job, *scorer, entry_point, [&](ScoredBlock block) {
+          sums[static_cast<size_t>(entry_point)].merge(block.sums);
+        }));
+      return Status::OK();
+    }));
+    MILLSTREAM_ASSIGN(const auto parts,
+                      job.world().allgather_bytes({reinterpret_cast<const char*>(sums.data()),
+                                                   sums.size() * sizeof(RegressionSums)}));
+    for (int entry_point = 0; entry_point < entry_points; ++entry_point) {
+      for (const std::string& part : parts) {
+        RegressionSums its;
+        std::memcpy(&its, part.data() + static_cast<size_t>(entry_point) * sizeof its, sizeof its);
+        all.merge(its);  // empty but for the rank that scored it
+      }
     }
-  }
-  if (all.rows == 0)
+    if (all.rows > 0) return Status::OK();
     return failed_error("no rows to evaluate: the bundle's query gives none for {}",
                         name_files(scorer->source->table()));
+  }));
   EvaluateSummary summary;
   summary.rows = all.rows;
   summary.metrics = all.metrics();

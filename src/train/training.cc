@@ -200,95 +200,87 @@ void keep_memory() {
   mallopt(M_TOP_PAD, 16 << 20);
 }
 
+/// Everything between two agreements goes through here: a rank that fails, or that a failing peer interrupts in a
+/// collective, comes to the agreement like the others.
+template <class Body>
+Status agree_on(comm::Job& job, Body&& body) {
+  return job.agree(catch_torch("training", body));
+}
+
 Result<TrainSummary> train_job(comm::Job& job, const comm::Roles& roles, plan::Catalog& catalog,
                                const TrainJob& work,
                                const std::function<void(const TrainProgress&)>& progress) {
   const int64_t begin_ns = monotonic_ns();
+  const std::filesystem::path directory = work.out_directory;
   const bool is_first = job.rank() == 0;
-  {
-    Status status = validate(work.model);
-    if (status.ok()) status = validate(work.train);
-    if (status.ok() && is_first) {
-      status = prepare_run_directory(work.out_directory, work.overwrite);
-      if (status.ok())
-        status = write_file_durably((std::filesystem::path(work.out_directory) / "recipe.toml").string(),
-                                    work.recipe_text);
-    }
-    MILLSTREAM_TRY(job.agree(status));
-  }
-  if (is_first && !roles.trainers.empty() && roles.trainers[0].device >= 0)
+  MILLSTREAM_TRY(agree_on(job, [&]() -> Status {
+    MILLSTREAM_TRY(validate(work.model));
+    MILLSTREAM_TRY(validate(work.train));
+    if (!is_first) return Status::OK();
+    MILLSTREAM_TRY(prepare_run_directory(work.out_directory, work.overwrite));
+    return write_file_durably((directory / "recipe.toml").string(), work.recipe_text);
+  }));
+  if (is_first && !roles.trainers.empty() && roles.trainers[0].device >= 0) {
     notice("trainers have GPUs, which this version does not use: training runs on their CPUs");
+  }
   keep_memory();
   set_torch_threads(job, roles, work);
 
   MILLSTREAM_ASSIGN(const auto loader,
                     loader::DataLoader::make(job, roles, catalog, work.data, work.loader, work.train.epochs));
 
-  // From here on every rank goes through the same steps, whatever became of its own part.
   std::vector<int> trainer_ranks;
   for (const comm::Trainer& trainer : roles.trainers) trainer_ranks.push_back(trainer.rank);
   const int index = roles.trainer_index(job.rank());
-  TrainerSetting setting{.config = work.train, .model = work.model};
-  setting.trainer = index;
-  if (trainer_ranks.size() > 1) {
-    MILLSTREAM_ASSIGN(setting.gradients, job.make_communicator(trainer_ranks));
-    MILLSTREAM_ASSIGN(setting.reports, job.make_communicator(trainer_ranks));
-  }
-  if (index == 0) {
-    setting.metrics_path = (std::filesystem::path(work.out_directory) / "metrics.jsonl").string();
-    setting.progress = progress;
-  }
-
-  Status status;
   Bundle bundle;
-  if (is_first) {
-    auto begun = begin_bundle(work, catalog, loader->survey());
-    if (begun.ok()) bundle = std::move(begun).ValueUnsafe();
-    status = begun.status();
-  }
   std::optional<TrainerResult> trained;
-  if (status.ok() && index >= 0) {
-    auto result = run_trainer(job, *loader, std::move(setting));
-    if (result.ok()) trained = std::move(result).ValueUnsafe();
-    status = result.status();
-  }
+  Status status = catch_torch("training", [&]() -> Status {
+    TrainerSetting setting{.config = work.train, .model = work.model};
+    setting.trainer = index;
+    if (trainer_ranks.size() > 1) {
+      MILLSTREAM_ASSIGN(setting.gradients, job.make_communicator(trainer_ranks));
+      MILLSTREAM_ASSIGN(setting.reports, job.make_communicator(trainer_ranks));
+    }
+    if (is_first) {
+      MILLSTREAM_ASSIGN(bundle, begin_bundle(work, catalog, loader->survey()));
+    }
+    if (index < 0) return Status::OK();
+    if (index == 0) {
+      setting.metrics_path = (directory / "metrics.jsonl").string();
+      setting.progress = progress;
+    }
+    MILLSTREAM_ASSIGN(trained, run_trainer(job, *loader, std::move(setting)));
+    return Status::OK();
+  });
   if (!status.ok()) job.fail(status);
-  {
-    const Status fed = loader->finish();
-    if (status.ok()) status = fed;
-    if (!status.ok()) job.fail(status);
-  }
+  const Status fed = loader->finish();
+  MILLSTREAM_TRY(job.agree(status.ok() ? fed : status));
+
   set_phase("finishing");
-  MILLSTREAM_TRY(job.agree(status));
+  TrainSummary summary;
+  MILLSTREAM_TRY(agree_on(job, [&]() -> Status {
+    // Numbers of all ranks, the same on each.
+    const std::string mine = describe_rank(loader->counters(), trained ? &*trained : nullptr).dump();
+    MILLSTREAM_ASSIGN(const auto texts, job.world().allgather_bytes(mine));
+    std::vector<Json> ranks;
+    for (const std::string& text : texts) ranks.push_back(Json::parse(text));
+    summary = summarize(ranks, roles, work, loader->survey());
 
-  // Numbers of all ranks, the same on each.
-  MILLSTREAM_ASSIGN(
-      const auto texts,
-      job.world().allgather_bytes(describe_rank(loader->counters(), trained ? &*trained : nullptr).dump()));
-  std::vector<Json> ranks;
-  for (const std::string& text : texts) ranks.push_back(Json::parse(text));
-  TrainSummary summary = summarize(ranks, roles, work, loader->survey());
-
-  // The weights go from trainer 0 to rank 0, which writes the bundle.
-  std::string weights;
-  if (index == 0) weights = encode_safetensors({std::move(trained->weights), {{"format", "pt"}}});
-  MILLSTREAM_ASSIGN(weights, job.world().broadcast_bytes(weights, trainer_ranks[0]));
-  if (is_first) {
-    auto decoded = decode_safetensors(weights);
-    status = decoded.status();
-    if (status.ok()) {
-      bundle.weights = std::move(decoded).ValueUnsafe();
+    // The weights go from trainer 0 to rank 0, which writes the bundle.
+    std::string weights;
+    if (index == 0) weights = encode_safetensors({std::move(trained->weights), {{"format", "pt"}}});
+    MILLSTREAM_ASSIGN(weights, job.world().broadcast_bytes(weights, trainer_ranks[0]));
+    if (is_first) {
+      MILLSTREAM_ASSIGN(bundle.weights, decode_safetensors(weights));
       bundle.rows_valid = ranks[static_cast<size_t>(trainer_ranks[0])]["rows_valid"];
       bundle.steps = summary.steps;
       bundle.metrics = summary.valid;
-      status = write_bundle(summary.bundle, bundle);
+      MILLSTREAM_TRY(write_bundle(summary.bundle, bundle));
     }
-  }
-  MILLSTREAM_TRY(job.agree(status));
-  if (work.trace) MILLSTREAM_TRY(job.agree(write_trace(job, work.out_directory)));
-
-  summary.seconds_total = seconds_since(begin_ns);
-  MILLSTREAM_TRY(job.world().broadcast(&summary.seconds_total, sizeof(double), 0));
+    if (work.trace) MILLSTREAM_TRY(write_trace(job, work.out_directory));
+    summary.seconds_total = seconds_since(begin_ns);
+    return job.world().broadcast(&summary.seconds_total, sizeof(double), 0);
+  }));
   return summary;
 }
 

@@ -1,6 +1,4 @@
 // The whole of training, prediction and evaluation through the loader, on 1 to 4 ranks.
-#include <unistd.h>
-
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -8,6 +6,7 @@
 #include <numeric>
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "comm/mpi_test.h"
 #include "exec/file_catalog.h"
@@ -58,7 +57,8 @@ class TrainingTest : public ::testing::Test {
       arrays.push_back(*y.Finish());
     }
     const auto schema = arrow::schema(fields);
-    MILLSTREAM_ASSIGN(auto writer, exec::ParquetFileWriter::open(path(name), schema, {.overwrite = true, .row_group_rows = 300}));
+    MILLSTREAM_ASSIGN(auto writer, exec::ParquetFileWriter::open(path(name), schema,
+                                                                 {.overwrite = true, .row_group_rows = 300}));
     MILLSTREAM_TRY(writer->write(*arrow::RecordBatch::Make(schema, rows, arrays)));
     return writer->close();
   }
@@ -93,8 +93,8 @@ class TrainingTest : public ::testing::Test {
     const auto catalog = exec::make_file_catalog(1);
     return train(test_job(), roles, *catalog, job, progress);
   }
-  Result<int64_t> run_predict(const std::string& bundle, const std::vector<std::string>& inputs, const std::string& output,
-                              bool overwrite = false) {
+  Result<int64_t> run_predict(const std::string& bundle, const std::vector<std::string>& inputs,
+                              const std::string& output, bool overwrite = false) {
     PredictJob job;
     job.bundle = bundle;
     job.inputs = inputs;
@@ -124,9 +124,12 @@ class TrainingTest : public ::testing::Test {
         if (!batch) break;
         const auto& column = *batch->column(0);
         for (int64_t i = 0; i < column.length(); ++i) {
-          if (column.IsNull(i)) out.push_back(NAN);
-          else if (column.type_id() == arrow::Type::DOUBLE) out.push_back(static_cast<const arrow::DoubleArray&>(column).Value(i));
-          else out.push_back(static_cast<const arrow::FloatArray&>(column).Value(i));
+          if (column.IsNull(i))
+            out.push_back(NAN);
+          else if (column.type_id() == arrow::Type::DOUBLE)
+            out.push_back(static_cast<const arrow::DoubleArray&>(column).Value(i));
+          else
+            out.push_back(static_cast<const arrow::FloatArray&>(column).Value(i));
         }
       }
     }
@@ -196,10 +199,12 @@ TEST_F(TrainingTest, TrainsPredictsAndEvaluates) {
   auto evaluated = run_evaluate(summary->bundle, {path("test.parquet")});
   ASSERT_TRUE(evaluated.ok()) << evaluated.status().ToString();
   EXPECT_EQ(evaluated->rows, 700);
-  EXPECT_NEAR(evaluated->metrics.at("rmse"), std::sqrt(squared_error / 700), 1e-6 * evaluated->metrics.at("rmse"));
+  EXPECT_NEAR(evaluated->metrics.at("rmse"), std::sqrt(squared_error / 700),
+              1e-6 * evaluated->metrics.at("rmse"));
   EXPECT_EQ(exit_code(run_predict(summary->bundle, {path("test.parquet")}, path("out.parquet")).status()), 3);
   test_job().clear_failure();
-  rows = run_predict(summary->bundle, {path("test.parquet"), path("train.parquet")}, path("out.parquet"), true);
+  rows =
+      run_predict(summary->bundle, {path("test.parquet"), path("train.parquet")}, path("out.parquet"), true);
   ASSERT_TRUE(rows.ok()) << rows.status().ToString();
   EXPECT_EQ(*rows, 2700);
   const auto both = read_predictions(path("out.parquet"));
@@ -220,7 +225,8 @@ TEST_F(TrainingTest, EvaluateRepeatsWhatValidationPrinted) {
   auto evaluated = run_evaluate(summary->bundle, {path("valid.parquet")});
   ASSERT_TRUE(evaluated.ok()) << evaluated.status().ToString();
   EXPECT_LT(evaluated->rows, 500);
-  for (const auto& [name, value] : summary->valid) EXPECT_NEAR(evaluated->metrics.at(name), value, 1e-6 * std::abs(value)) << name;
+  for (const auto& [name, value] : summary->valid)
+    EXPECT_NEAR(evaluated->metrics.at(name), value, 1e-6 * std::abs(value)) << name;
 }
 
 TEST_F(TrainingTest, DoublePrecisionWeightsDoNotDependOnTheNumberOfTrainers) {
@@ -251,7 +257,8 @@ TEST_F(TrainingTest, DoublePrecisionWeightsDoNotDependOnTheNumberOfTrainers) {
       const auto* b = reinterpret_cast<const double*>(first.bytes.data());
       double scale = 0;
       for (size_t v = 0; v < mine.bytes.size() / 8; ++v) scale = std::max(scale, std::abs(b[v]));
-      for (size_t v = 0; v < mine.bytes.size() / 8; ++v) EXPECT_NEAR(a[v], b[v], 1e-9 * scale) << mine.name << " " << v;
+      for (size_t v = 0; v < mine.bytes.size() / 8; ++v)
+        EXPECT_NEAR(a[v], b[v], 1e-9 * scale) << mine.name << " " << v;
     }
   }
 }
@@ -300,13 +307,15 @@ TEST_F(TrainingTest, MissingTargetNullsAndColumnsAtPrediction) {
   auto summary = run_training(job("run"));
   ASSERT_TRUE(summary.ok()) << summary.status().ToString();
   // The target is not needed; a null feature is an error that names its place.
-  std::string text = error_everywhere(run_predict(summary->bundle, {path("new.parquet")}, path("out.parquet")).status());
+  std::string text =
+      error_everywhere(run_predict(summary->bundle, {path("new.parquet")}, path("out.parquet")).status());
   EXPECT_NE(text.find("column 'b'"), std::string::npos) << text;
   EXPECT_NE(text.find("new.parquet"), std::string::npos) << text;
   EXPECT_NE(text.find("640"), std::string::npos) << text;
   EXPECT_FALSE(fs::exists(path("out.parquet")));
   text = error_everywhere(run_evaluate(summary->bundle, {path("new.parquet")}).status());
-  EXPECT_EQ(text, path("new.parquet") + " has no column 'y': the bundle's filter or target need it, with type DOUBLE");
+  EXPECT_EQ(text, path("new.parquet") +
+                      " has no column 'y': the bundle's filter or target need it, with type DOUBLE");
   text = error_everywhere(run_evaluate(path("nothing"), {path("new.parquet")}).status());
   EXPECT_EQ(text, "there is no bundle " + path("nothing"));
 

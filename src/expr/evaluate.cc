@@ -99,6 +99,24 @@ class Evaluation {
     return truth;
   }
 
+  /// The rows where a filter is true. Arguments of AND are asked only about rows for which all before them are
+  /// true, not merely not false: what an inner WHERE removes, NULLs included, the outer one never sees.
+  Result<Words> filter(const Expression& e) {
+    if (e.kind != Kind::kAnd) {
+      MILLSTREAM_ASSIGN(Value value, evaluate(e));
+      return truth_of(value).yes;
+    }
+    Words wanted = all_rows();
+    int64_t left = rows_;
+    for (const ExprPtr& condition : e.arguments) {
+      if (left == 0) break;
+      MILLSTREAM_ASSIGN(Truth truth, truth_where(*condition, wanted, left));
+      for (size_t w = 0; w < wanted.size(); ++w) wanted[w] &= truth.yes[w];
+      left = count_ones(wanted);
+    }
+    return wanted;
+  }
+
  private:
   Result<std::shared_ptr<arrow::ArrayData>> column(int index) {
     if (input_) return input_->column_data(index);
@@ -345,33 +363,32 @@ Status initialize_compute() {
 
 /// A row failed: the error that is reported, which does not depend on how rows were grouped into batches. It
 /// is that of the lowest failing row, evaluated alone.
-Status lowest_error(const Expression& expression, const arrow::RecordBatch& input, const Status& found) {
+template <class Evaluate>
+Status lowest_error(const Evaluate& evaluate, const arrow::RecordBatch& input, const Status& found) {
   auto position = error_position(found);
   if (!position) return found;
   int64_t row = position->row;
   while (row > 0) {
-    auto before = input.Slice(0, row);
-    Evaluation evaluation(*before);
-    auto value = evaluation.evaluate(expression);
-    if (value.ok()) break;
-    auto earlier = error_position(value.status());
-    if (!earlier) return value.status();
+    const Status before = evaluate(*input.Slice(0, row));
+    if (before.ok()) break;
+    auto earlier = error_position(before);
+    if (!earlier) return before;
     if (earlier->row >= row) break;
     row = earlier->row;
   }
-  auto alone = input.Slice(row, 1);
-  Evaluation evaluation(*alone);
-  auto value = evaluation.evaluate(expression);
-  if (value.ok()) return found;
-  return with_category(value.status(), error_category(value.status()), SourcePosition{0, row});
+  const Status alone = evaluate(*input.Slice(row, 1));
+  if (alone.ok()) return found;
+  return with_category(alone, error_category(alone), SourcePosition{0, row});
 }
 
 Result<Value> evaluate_value(const Expression& expression, const arrow::RecordBatch& input) {
   MILLSTREAM_TRY(initialize_compute());
   Evaluation evaluation(input);
   auto value = evaluation.evaluate(expression);
-  if (!value.ok()) return lowest_error(expression, input, value.status());
-  return value;
+  if (value.ok()) return value;
+  return lowest_error(
+      [&](const arrow::RecordBatch& rows) { return Evaluation(rows).evaluate(expression).status(); }, input,
+      value.status());
 }
 
 }  // namespace
@@ -389,8 +406,12 @@ Result<std::shared_ptr<arrow::Array>> evaluate(const Expression& expression,
 Result<std::vector<int32_t>> evaluate_filter(const Expression& predicate, const arrow::RecordBatch& input) {
   MILLSTREAM_CHECK(predicate.type->id() == arrow::Type::BOOL, "a filter is a BOOLEAN");
   if (input.num_rows() == 0) return std::vector<int32_t>();
-  MILLSTREAM_ASSIGN(Value value, evaluate_value(predicate, input));
-  return rows_of(Evaluation(input).truth_of(value).yes, input.num_rows());
+  MILLSTREAM_TRY(initialize_compute());
+  auto wanted = Evaluation(input).filter(predicate);
+  if (wanted.ok()) return rows_of(*wanted, input.num_rows());
+  return lowest_error(
+      [&](const arrow::RecordBatch& rows) { return Evaluation(rows).filter(predicate).status(); }, input,
+      wanted.status());
 }
 
 Result<std::shared_ptr<arrow::RecordBatch>> take_rows(const arrow::RecordBatch& input,

@@ -80,6 +80,16 @@ Result<ExprPtr> convert(const ExprPtr& argument, const TypePtr& type) {
   return cast;
 }
 
+/// The conversion says that it is one. Of decimals the result's type grows with the arguments', so to_sql() must
+/// write what stood in the query: with the conversion written out it would grow again.
+ExprPtr mark_implicit(const ExprPtr& before, const ExprPtr& converted) {
+  if (before == converted) return converted;
+  Expression e = *converted;
+  if (e.kind == Kind::kLiteral) e.written = before->written ? before->written : before;
+  if (e.kind == Kind::kCast) e.implicit = true;
+  return finish(std::move(e));
+}
+
 Result<ExprPtr> to_boolean(const ExprPtr& argument, const char* what) {
   bool converts = argument->type->id() == arrow::Type::BOOL || is_null_type(*argument->type) ||
                   is_numeric_type(*argument->type) ||
@@ -183,6 +193,7 @@ Result<ExprPtr> make_call(std::string_view name, std::vector<ExprPtr> arguments,
   e.position = position;
   for (size_t i = 0; i < arguments.size(); ++i) {
     MILLSTREAM_ASSIGN(auto argument, convert(arguments[i], binding.parameters[i]));
+    if (is_decimal_type(*binding.result)) argument = mark_implicit(arguments[i], argument);
     e.arguments.push_back(std::move(argument));
   }
   e.binding = std::make_shared<const Binding>(std::move(binding));

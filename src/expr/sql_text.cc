@@ -101,7 +101,7 @@ std::string call_text(const Expression& e) {
 std::string Expression::to_sql() const {
   switch (kind) {
     case Kind::kLiteral:
-      return literal_text(*literal);
+      return written ? written->to_sql() : literal_text(*literal);
     case Kind::kColumn: {
       std::string out;
       append_quoted(out, name, '"');
@@ -110,7 +110,7 @@ std::string Expression::to_sql() const {
     case Kind::kCall:
       return call_text(*this);
     case Kind::kCast:
-      return cast_text(arguments[0]->to_sql(), *type, try_cast);
+      return implicit ? arguments[0]->to_sql() : cast_text(arguments[0]->to_sql(), *type, try_cast);
     case Kind::kAnd:
       return "(" + listed(arguments, 0, " AND ") + ")";
     case Kind::kOr:

@@ -380,8 +380,8 @@ std::optional<__int128> parse_integer(std::string_view text) {
 
 std::optional<int32_t> parse_date(std::string_view text) {
   text = trim(text);
-  if (equals_ignoring_case(text, "infinity")) return kDateInfinity;
-  if (equals_ignoring_case(text, "-infinity")) return -kDateInfinity;
+  if ((equals_ignoring_case(text, "infinity") || equals_ignoring_case(text, "inf"))) return kDateInfinity;
+  if ((equals_ignoring_case(text, "-infinity") || equals_ignoring_case(text, "-inf"))) return -kDateInfinity;
   if (equals_ignoring_case(text, "epoch")) return 0;
   std::string_view rest = text;
   auto days = take_date(rest);
@@ -400,8 +400,10 @@ std::optional<int64_t> parse_time(std::string_view text) {
 
 std::optional<int64_t> parse_timestamp(std::string_view text, bool zone, int64_t* nanos) {
   text = trim(text);
-  if (equals_ignoring_case(text, "infinity")) return kTimestampInfinity;
-  if (equals_ignoring_case(text, "-infinity")) return -kTimestampInfinity;
+  if ((equals_ignoring_case(text, "infinity") || equals_ignoring_case(text, "inf")))
+    return kTimestampInfinity;
+  if ((equals_ignoring_case(text, "-infinity") || equals_ignoring_case(text, "-inf")))
+    return -kTimestampInfinity;
   if (equals_ignoring_case(text, "epoch")) return 0;
   auto days = take_date(text);
   if (!days) return {};

@@ -73,6 +73,7 @@ struct ToDigits {
   template <class T>
   MILLSTREAM_BODY static auto body(T x, int32_t digits) {
     if constexpr (std::is_floating_point_v<T>) {
+      if (!std::isfinite(x)) return x;
       auto whole = [](double v) { return kTruncate ? std::trunc(v) : std::round(v); };
       if (digits < 0) {
         double power = std::pow(10.0, -static_cast<double>(digits));

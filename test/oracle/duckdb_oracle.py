@@ -1,6 +1,6 @@
 """Random typed expressions over a random table, held against DuckDB.
 
-    duckdb_oracle.py --runner build/test/query_runner [--seed 1] [--count 600]
+    duckdb_oracle.py --runner build/test/query_runner [--seed 2] [--count 1500]
 
 Both sides see the same rows: ours as Parquet files, DuckDB as a loaded table (what it does to Parquet files is
 not always what it does to tables), with TimeZone UTC. Values, types and output names must agree; where one side
@@ -341,8 +341,8 @@ def queries(rng, count):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--runner", required=True)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--count", type=int, default=600)
+    parser.add_argument("--seed", type=int, default=2)
+    parser.add_argument("--count", type=int, default=1500)
     parser.add_argument("--show", type=int, default=20, help="differences shown")
     arguments = parser.parse_args()
 

@@ -378,10 +378,16 @@ std::optional<__int128> parse_integer(std::string_view text) {
   return parse_scaled(text, 0);
 }
 
+namespace {
+bool is_infinity(std::string_view text) {
+  return equals_ignoring_case(text, "infinity") || equals_ignoring_case(text, "inf");
+}
+}  // namespace
+
 std::optional<int32_t> parse_date(std::string_view text) {
   text = trim(text);
-  if ((equals_ignoring_case(text, "infinity") || equals_ignoring_case(text, "inf"))) return kDateInfinity;
-  if ((equals_ignoring_case(text, "-infinity") || equals_ignoring_case(text, "-inf"))) return -kDateInfinity;
+  if (is_infinity(text)) return kDateInfinity;
+  if (text.starts_with('-') && is_infinity(text.substr(1))) return -kDateInfinity;
   if (equals_ignoring_case(text, "epoch")) return 0;
   std::string_view rest = text;
   auto days = take_date(rest);
@@ -400,10 +406,8 @@ std::optional<int64_t> parse_time(std::string_view text) {
 
 std::optional<int64_t> parse_timestamp(std::string_view text, bool zone, int64_t* nanos) {
   text = trim(text);
-  if ((equals_ignoring_case(text, "infinity") || equals_ignoring_case(text, "inf")))
-    return kTimestampInfinity;
-  if ((equals_ignoring_case(text, "-infinity") || equals_ignoring_case(text, "-inf")))
-    return -kTimestampInfinity;
+  if (is_infinity(text)) return kTimestampInfinity;
+  if (text.starts_with('-') && is_infinity(text.substr(1))) return -kTimestampInfinity;
   if (equals_ignoring_case(text, "epoch")) return 0;
   auto days = take_date(text);
   if (!days) return {};

@@ -60,7 +60,6 @@ template <DatePart kPart>
 MILLSTREAM_BODY int64_t ordinal_of_day(int64_t days) {
   constexpr Length kLength = length_of(kPart);
   if constexpr (kPart == DatePart::kDay) return days;
-  if constexpr (kPart == DatePart::kWeek) return floor_div(week_start(days), 7);
   if constexpr (kPart == DatePart::kIsoYear) return iso_week(days).year;
   const CivilDate date = civil_from_days(days);
   if constexpr (kLength.months >= 12) return date.year / (kLength.months / 12);
@@ -69,8 +68,13 @@ MILLSTREAM_BODY int64_t ordinal_of_day(int64_t days) {
 
 template <DatePart kPart>
 struct Difference {
-  MILLSTREAM_BODY static int64_t between(int64_t a, int64_t b) { return ordinal(b) - ordinal(a); }
-  /// Of dates, weeks are counted whole.
+  MILLSTREAM_BODY static int64_t between(int64_t a, int64_t b) {
+    if constexpr (kPart == DatePart::kWeek) {
+      return between_days(floor_div(a, kMicrosPerDay), floor_div(b, kMicrosPerDay));
+    }
+    return ordinal(b) - ordinal(a);
+  }
+  /// Weeks are counted whole, from day to day.
   MILLSTREAM_BODY static int64_t between_days(int64_t a, int64_t b) {
     if constexpr (kPart == DatePart::kWeek) return (b - a) / 7;
     return ordinal_of_day<kPart>(b) - ordinal_of_day<kPart>(a);

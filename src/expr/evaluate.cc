@@ -268,13 +268,14 @@ class Evaluation {
     return boolean_value(result);
   }
 
-  /// Evaluates `e` for `rows` and puts the values there.
-  Status place(Assembler& out, const Expression& e, const Rows& rows) {
-    auto wanted = static_cast<int64_t>(rows.size());
-    if (e.kind == Kind::kLiteral || wanted == rows_ || (!e.can_fail && wanted * kGatherBelow >= rows_)) {
+  /// Evaluates `e` for the rows in `wanted` and puts the values there.
+  Status place(Assembler& out, const Expression& e, const Words& wanted, int64_t wanted_count) {
+    if (e.kind == Kind::kLiteral || wanted_count == rows_ ||
+        (!e.can_fail && wanted_count * kGatherBelow >= rows_)) {
       MILLSTREAM_ASSIGN(Value value, evaluate(e));
-      return wanted == rows_ ? out.place_all(value) : out.place(value, rows, false);
+      return wanted_count == rows_ ? out.place_all(value) : out.place_where(value, wanted);
     }
+    Rows rows = rows_of(wanted, rows_);
     Evaluation part(*this, rows);
     auto value = part.evaluate(e);
     if (!value.ok()) return at_rows(value.status(), rows);
@@ -293,12 +294,12 @@ class Evaluation {
         truth.yes[w] &= undecided[w];
         undecided[w] &= ~truth.yes[w];
       }
-      Rows rows = rows_of(truth.yes, rows_);
-      if (rows.empty()) continue;
-      left -= static_cast<int64_t>(rows.size());
-      MILLSTREAM_TRY(place(out, *e.arguments[2 * a + 1], rows));
+      const int64_t count = count_ones(truth.yes);
+      if (count == 0) continue;
+      left -= count;
+      MILLSTREAM_TRY(place(out, *e.arguments[2 * a + 1], truth.yes, count));
     }
-    if (left > 0) MILLSTREAM_TRY(place(out, *e.arguments.back(), rows_of(undecided, rows_)));
+    if (left > 0) MILLSTREAM_TRY(place(out, *e.arguments.back(), undecided, left));
     MILLSTREAM_ASSIGN(auto data, out.finish());
     return Value{std::move(data), false};
   }

@@ -200,7 +200,7 @@ Result<ExprPtr> make_call(std::string_view name, std::vector<ExprPtr> arguments,
   ExprPtr call = finish(std::move(e));
   // A negated number is a literal again: -1 goes into any integer type that holds it.
   if (function->name == "-" && call->arguments.size() == 1 && call->arguments[0]->kind == Kind::kLiteral &&
-      arguments[0] == call->arguments[0] && is_numeric_type(*call->type)) {
+      is_numeric_type(*call->type)) {
     auto value = constant_value(*call);
     if (value.ok()) return make_literal(std::move(value).ValueUnsafe(), position);
   }

@@ -226,6 +226,48 @@ Status Assembler::place_all(const Value& piece) {
   return Status::OK();
 }
 
+Status Assembler::place_where(const Value& piece, const std::vector<uint64_t>& rows) {
+  const arrow::ArrayData& data = *piece.data;
+  const bool null = data.type->id() == arrow::Type::NA;
+  if (!values_ || null) return place(piece, rows_of(rows, rows_), false);
+  auto* valid = reinterpret_cast<uint64_t*>(validity_->mutable_data());
+  const bool nulls = has_nulls(data);
+  const BitReader known(validity_of(data), data.offset, rows_);
+  for (size_t w = 0; w < rows.size(); ++w) {
+    uint64_t v = !nulls ? ~uint64_t{0} : piece.constant ? 0 : known.word(static_cast<int64_t>(w));
+    valid[w] = (valid[w] & ~rows[w]) | (v & rows[w]);
+  }
+  if (!width_) {
+    auto* out = reinterpret_cast<uint64_t*>(values_->mutable_data());
+    const BitReader bits(data.buffers[1]->data(), data.offset, piece.constant ? 1 : rows_);
+    const uint64_t constant = piece.constant && bits.word(0) ? ~uint64_t{0} : 0;
+    for (size_t w = 0; w < rows.size(); ++w) {
+      uint64_t v = piece.constant ? constant : bits.word(static_cast<int64_t>(w));
+      out[w] = (out[w] & ~rows[w]) | (v & rows[w]);
+    }
+    return Status::OK();
+  }
+  with_width(width_, [&]<class T>(T) {
+    const T* in = data.GetValues<T>(1);
+    T* out = reinterpret_cast<T*>(values_->mutable_data());
+    for (size_t w = 0; w < rows.size(); ++w) {
+      const uint64_t chosen = rows[w];
+      if (!chosen) continue;
+      const auto first = static_cast<int64_t>(w) * 64;
+      const int64_t count = std::min<int64_t>(64, rows_ - first);
+      T* to = out + first;
+      if (piece.constant) {
+        const T value = in[0];
+        for (int64_t j = 0; j < count; ++j) to[j] = chosen >> j & 1 ? value : to[j];
+      } else {
+        const T* from = in + first;
+        for (int64_t j = 0; j < count; ++j) to[j] = chosen >> j & 1 ? from[j] : to[j];
+      }
+    }
+  });
+  return Status::OK();
+}
+
 Result<std::shared_ptr<arrow::ArrayData>> Assembler::finish() {
   if (values_) {
     int64_t valid = arrow::internal::CountSetBits(validity_->data(), 0, rows_);

@@ -68,6 +68,8 @@ class Assembler {
   Status place(const Value& piece, const Rows& rows, bool dense);
   /// Puts the whole piece.
   Status place_all(const Value& piece);
+  /// Puts the piece's rows that are ones in `rows`, to the same rows.
+  Status place_where(const Value& piece, const std::vector<uint64_t>& rows);
   /// Rows nobody placed are NULL.
   Result<std::shared_ptr<arrow::ArrayData>> finish();
 

@@ -32,12 +32,16 @@ Status in_list(KernelCall& call) {
   Column<T> in(*value.data);
   constexpr size_t kFew = 8;  // these are compared one after the other, in vector loops
   if (list.size() <= kFew) {
-    fill_bits(found, call.rows, [&](int64_t i) -> uint8_t {
-      const T x = in[i];
-      uint8_t any = 0;
-      for (const T& item : list) any |= static_cast<uint8_t>(equal_values(x, item));
-      return any;
-    });
+    auto* words = reinterpret_cast<uint64_t*>(found);
+    for (int64_t first = 0; first < call.rows; first += 64) {
+      alignas(32) uint8_t bytes[64] = {};
+      const int64_t count = std::min<int64_t>(64, call.rows - first);
+      for (const T& item : list) {
+        for (int64_t j = 0; j < count; ++j)
+          bytes[j] |= static_cast<uint8_t>(equal_values<T>(in[first + j], item));
+      }
+      words[first / 64] = pack_bits(bytes);
+    }
   } else {
     fill_bits(found, call.rows, [&](int64_t i) -> uint8_t {
       const T x = in[i];

@@ -272,6 +272,61 @@ TEST(Expression, ErrorsOfFactories) {
   EXPECT_FALSE(make_call("=", {column(0, arrow::date32(), "d"), text("no date")}).ok());
 }
 
+// However rows are grouped, and wherever a slice begins, a row's value is the same.
+TEST(Expression, WholeBatchesEqualSingleRows) {
+  std::vector<std::optional<int64_t>> n;
+  std::vector<std::optional<double>> x;
+  std::vector<std::optional<std::string>> s;
+  std::vector<std::optional<bool>> t;
+  for (int i = 0; i < 300; ++i) {
+    n.push_back(i % 5 == 0 ? std::nullopt : std::optional<int64_t>(i % 11 - 3));
+    x.push_back(i % 7 == 0 ? std::nullopt : std::optional<double>(i % 13 == 0 ? kNaN : i * 0.5));
+    s.push_back(i % 4 == 0 ? std::nullopt
+                           : std::optional<std::string>(std::string(static_cast<size_t>(i % 6), 'z')));
+    t.push_back(i % 3 == 0 ? std::nullopt : std::optional<bool>(i % 2 == 0));
+  }
+  auto b = batch({int64s(n), doubles(x), strings(s), bools(t)});
+  auto a = col(*b, 0), c = col(*b, 1), d = col(*b, 2), e = col(*b, 3);
+  auto positive = call(">", {a, integer(0)});
+  auto quotient = call("//", {integer(100), a});
+  auto rare = call("=", {c, number(100.5)});
+  const std::vector<ExprPtr> expressions = {
+      *make_case({positive, c, e, number(1)}, number(0)),
+      *make_case({positive, quotient, rare, integer(5)}, nullptr),
+      *make_case({e, call("is_null", {a})}, positive),
+      *make_case({positive, d, e, text("b")}, nullptr),
+      *make_coalesce({a, *make_cast(call("floor", {c}), arrow::int64(), true), integer(7)}),
+      *make_coalesce({d, *make_cast(c, arrow::utf8())}),
+      *make_coalesce({e, positive}),
+      *make_and({e, positive, call(">", {quotient, integer(20)})}),
+      *make_or({rare, call("not", {positive}), call(">", {quotient, integer(20)})}),
+      *make_and({rare, call("like", {d, text("%z")})}),
+      *make_in(a, {integer(1), integer(-2), null()}),
+      *make_in(d, {text("z"), text("zzz")}),
+      call("least", {c, number(20), *make_cast(a, arrow::float64())}),
+      call("greatest", {d, text("zz")}),
+      call("concat", {d, a, text("-")}),
+      call("is_distinct_from", {a, integer(2)}),
+      call("upper", {call("||", {d, text("é")})}),
+      call("nullif", {a, integer(3)}),
+  };
+  for (const ExprPtr& expression : expressions) {
+    for (int64_t offset : {int64_t{0}, int64_t{1}, int64_t{67}}) {
+      auto part = b->Slice(offset, 200);
+      auto whole = evaluate(*expression, *part);
+      ASSERT_TRUE(whole.ok()) << expression->to_sql() << ": " << whole.status().ToString();
+      ASSERT_TRUE((*whole)->ValidateFull().ok()) << expression->to_sql();
+      for (int64_t i = 0; i < part->num_rows(); ++i) {
+        auto row = evaluate(*expression, *part->Slice(i, 1)).ValueOrDie()->GetScalar(0).ValueOrDie();
+        auto same = (*whole)->GetScalar(i).ValueOrDie();
+        ASSERT_TRUE(same->Equals(*row, arrow::EqualOptions().nans_equal(true)))
+            << expression->to_sql() << " at " << offset + i << ": " << same->ToString() << ", "
+            << row->ToString();
+      }
+    }
+  }
+}
+
 TEST(Expression, FilterAndTake) {
   std::vector<std::optional<double>> miles;
   std::vector<std::optional<int64_t>> seconds;

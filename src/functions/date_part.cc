@@ -156,10 +156,10 @@ struct Part {
 };
 
 /// Seconds since 1970; of an interval its length, with years of 365.25 days and other months of 30.
-MILLSTREAM_BODY int64_t interval_micros(const Interval& x) {
+MILLSTREAM_BODY __int128 interval_micros(const Interval& x) {
   constexpr int64_t kMicrosPerYear = kMicrosPerDay * 365 + kMicrosPerDay / 4;
-  return x.months / 12 * kMicrosPerYear + (x.months % 12 * kDaysPerMonth + x.days) * kMicrosPerDay +
-         x.nanos / 1000;
+  return static_cast<__int128>(x.months / 12) * kMicrosPerYear +
+         static_cast<__int128>(x.months % 12 * kDaysPerMonth + x.days) * kMicrosPerDay + x.nanos / 1000;
 }
 
 struct Epoch {
@@ -185,7 +185,10 @@ struct EpochIn {
   MILLSTREAM_BODY static auto body(T x) {
     if constexpr (std::is_same_v<T, Interval>) {
       // Here, other than in epoch(), a year is twelve months of 30 days.
-      return ((int64_t{x.months} * kDaysPerMonth + x.days) * kMicrosPerDay + x.nanos / 1000) / kUnit;
+      __int128 micros =
+          static_cast<__int128>(int64_t{x.months} * kDaysPerMonth + x.days) * kMicrosPerDay + x.nanos / 1000;
+      auto count = static_cast<int64_t>(micros / kUnit);
+      return checked(count, count != micros / kUnit, Failure::kOutOfRange);
     } else if constexpr (std::is_same_v<T, Time>) {
       return x.micros / kUnit;
     } else {

@@ -171,8 +171,9 @@ TEST(RowPackerTest, NamesAValueThatIsNotFinite) {
   const Status status = packer.pack(*batch, nullptr, 3, out.data());
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.message(),
-            "feature 'a' is 1e+300, beyond float32, after its steps; leave such rows out in the WHERE, "
-            "or change its steps");
+            "feature 'a' is 1e+300, more than a float32 holds, after its steps; leave such rows out in the "
+            "WHERE, or "
+            "change its steps");
   EXPECT_EQ(error_position(status)->row, 2);
 }
 

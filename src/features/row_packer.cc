@@ -108,14 +108,19 @@ void spread(const float* values, int64_t count, int stride, float* out) {
 }
 
 Status not_finite(const std::string& name, bool is_target, double value, int64_t row) {
-  std::string what = std::isnan(value)   ? "NaN"
-                     : std::isinf(value) ? (value > 0 ? "infinite" : "-infinite")
-                                         : fmt::format("{}, beyond float32,", value);
-  return make_error(
-      ErrorCategory::kData,
-      fmt::format("{} '{}' is {}{}; leave such rows out in the WHERE, or change its steps",
-                  is_target ? "target" : "feature", name, what, is_target ? "" : " after its steps"),
-      SourcePosition{0, row});
+  std::string what = fmt::format("{} '{}' is ", is_target ? "target" : "feature", name);
+  if (std::isnan(value)) {
+    what += "NaN";
+  } else if (std::isinf(value)) {
+    what += value > 0 ? "infinite" : "-infinite";
+  } else {
+    what += fmt::format("{}, more than a float32 holds", value);
+  }
+  if (!is_target) what += std::isfinite(value) ? ", after its steps" : " after its steps";
+  return make_error(ErrorCategory::kData,
+                    what + (is_target ? "; leave such rows out in the WHERE, or scale it in the query"
+                                      : "; leave such rows out in the WHERE, or change its steps"),
+                    SourcePosition{0, row});
 }
 
 }  // namespace

@@ -76,6 +76,8 @@ Drawn draw(const DataConfig& data, const LoaderConfig& config, int64_t epochs, c
     status = finished.ok() ? status : finished;
   drawn.status = job().agree(status);
   drawn.survey = (*loader)->survey();
+  loader->reset();
+  if (!drawn.status.ok()) job().clear_failure();
   return drawn;
 }
 
@@ -336,6 +338,66 @@ TEST(DataLoaderTest, NullsAreErrorsThatNameThePlaceOrAreDropped) {
     expect_lines(dropped.lines, expected_lines(files, data, config, 1, dropped.survey.fitted, true),
                  "dropped");
   }
+}
+
+TEST(DataLoaderTest, FailureWhileFeedingReachesEveryRank) {
+  SharedFolder folder(job());
+  auto files = make_test_files({900, 900}, 100);
+  for (TestFile& file : files) {
+    for (TestRow& row : file.rows) row.keep = 1;
+  }
+  files[1].rows[333].y = 123456;  // no other row has it
+  ASSERT_TRUE(write_test_files(job(), folder.path(), files).ok());
+  DataConfig data = data_config(folder.path());
+  data.train = "SELECT id, x, CASE WHEN y = 123456 THEN 1e300 ELSE y END AS y FROM 'part-*.parquet'";
+  for (const Transport transport : {Transport::kAuto, Transport::kMessages}) {
+    LoaderConfig config = loader_config(folder.path());
+    config.transport = transport;
+    const Drawn drawn = draw(data, config, 3, std::to_string(job().size()));
+    EXPECT_EQ(error_category(drawn.status), ErrorCategory::kData);
+    const std::string message = drawn.status.message();
+    EXPECT_NE(message.find("target 'y' is 1e+300, more than a float32 holds"), std::string::npos) << message;
+    EXPECT_NE(message.find("part-01.parquet, row group 3, row 333"), std::string::npos) << message;
+  }
+}
+
+TEST(DataLoaderTest, ChainsOfFitsTakeAPassEach) {
+  SharedFolder folder(job());
+  auto files = make_test_files({1000, 1000}, 90);
+  for (TestFile& file : files) {
+    for (TestRow& row : file.rows) row.x_null = row.id % 9 == 0;
+  }
+  ASSERT_TRUE(write_test_files(job(), folder.path(), files).ok());
+  DataConfig data = data_config(folder.path());
+  data.features[1].steps.clear();
+  for (const char* step : {"null_indicator", "fill_null(mean)", "standard_scale"}) {
+    data.features[1].steps.push_back(features::parse_step(step).ValueOrDie());
+  }
+  const Drawn drawn = draw(data, loader_config(folder.path()), 1, std::to_string(job().size()));
+  ASSERT_TRUE(drawn.status.ok()) << drawn.status.ToString();
+  long double sum = 0, squares = 0;
+  int64_t known = 0, all = 0;
+  for (const auto& rows : rows_by_entry_point(files, 0, false)) {
+    for (const TestRow& row : rows) {
+      ++all;
+      if (row.x_null) continue;
+      ++known;
+      sum += row.x;
+    }
+  }
+  const double mean = static_cast<double>(sum / known);
+  for (const auto& rows : rows_by_entry_point(files, 0, false)) {
+    for (const TestRow& row : rows) squares += row.x_null ? 0 : (row.x - mean) * (row.x - mean);
+  }
+  const double scale = std::sqrt(static_cast<double>(squares / all));
+  const auto& values = drawn.survey.fitted.values;
+  ASSERT_EQ(values.size(), 3u);
+  EXPECT_EQ(values[0].step, "fill_null");
+  EXPECT_NEAR(values[0].value, mean, 1e-9 * std::abs(mean));
+  EXPECT_NEAR(values[1].value, mean, 1e-9 * std::abs(mean));
+  EXPECT_NEAR(values[2].value, scale, 1e-9 * scale);
+  ASSERT_EQ(drawn.survey.fitted.columns.size(), 3u);
+  EXPECT_EQ(drawn.survey.fitted.columns[1].name, "x_is_null");
 }
 
 TEST(DataLoaderTest, NothingLeftIsOneError) {

@@ -483,6 +483,8 @@ void Job::State::clear_failure() {
     const uint32_t now = generation.fetch_add(1) + 1;
     // World's messages use tag 0, 1, 2, 3 in turn.
     if (world_leaders) world_leaders->set_tag(static_cast<int>(now % 4));
+    // Ranks that heard of the failure early made fewer pieces of shared memory: names are counted from here.
+    next_piece = static_cast<int>(now % 32768) * 65536 + 1;
     if (rank == leader) {
       control->failed.store(0);
       control->record_state.store(0);

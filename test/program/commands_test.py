@@ -23,7 +23,8 @@ class CommandLine(ProgramTest):
 
     def test_train_help_lists_every_key_of_the_document(self):
         text = self.run_program("train", "--help").out
-        keys = re.findall(r"^\| `(\w+)` \|", (SOURCE / "docs" / "recipe.md").read_text(), re.M)
+        document = (SOURCE / "docs" / "recipe.md").read_text().split("## Keys")[1]
+        keys = re.findall(r"^\| `(\w+)` \|", document, re.M)
         self.assertGreater(len(keys), 15)
         for key in keys:
             self.assertRegex(text, rf"(?m)^  {key} ")

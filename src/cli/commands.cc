@@ -40,6 +40,11 @@ struct Session {
   bool speaks() const { return job.rank() == 0; }
 };
 
+/// "1 epoch", "2 epochs"
+std::string counted(int64_t count, const std::string& what) {
+  return fmt::format("{} {}{}", format_count(count), what, count == 1 ? "" : "s");
+}
+
 void print_out(const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
@@ -199,9 +204,9 @@ Status run_train(Session& session) {
     return Status::OK();
   }
   Summary text;
-  text.line("trained", "{} rows in {} epochs, {} steps of {} rows", format_count(s.rows), s.epochs,
-            format_count(s.steps), recipe.loader.batch_size);
-  if (s.rows_dropped > 0) text.line("dropped", "{} rows with nulls", format_count(s.rows_dropped));
+  text.line("trained", "{} in {}, {} of {}", counted(s.rows, "row"), counted(s.epochs, "epoch"),
+            counted(s.steps, "step"), counted(recipe.loader.batch_size, "row"));
+  if (s.rows_dropped > 0) text.line("dropped", "{} with nulls", counted(s.rows_dropped, "row"));
   text.line("ranks", "{}, of which {} train", s.ranks, s.trainers);
   text.line("seconds", "{:.2f} in all: survey {:.2f}, to the first batch {:.2f}, training {:.2f}",
             s.seconds_total, s.seconds_survey, s.seconds_to_first_batch, s.seconds_training);
@@ -313,12 +318,12 @@ Status run_batches(Session& session) {
     return Status::OK();
   }
   Summary text;
-  text.line("batches", "{} of {} rows: {} rows in {} epochs", format_count(batches), recipe.loader.batch_size,
-            format_count(rows), options.epochs);
+  text.line("batches", "{} of {}: {} in {}", format_count(batches), counted(recipe.loader.batch_size, "row"),
+            counted(rows, "row"), counted(options.epochs, "epoch"));
   if (batches_valid > 0)
     text.line("valid", "{} batches, {} rows", format_count(batches_valid), format_count(rows_valid));
   if (loader->survey().rows_dropped > 0)
-    text.line("dropped", "{} rows with nulls", format_count(loader->survey().rows_dropped));
+    text.line("dropped", "{} with nulls", counted(loader->survey().rows_dropped, "row"));
   text.line("ranks", "{}, of which {} take batches", job.size(), session.roles.trainers.size());
   text.line("seconds", "{:.2f} to the first batch, {:.2f} from there to the last", to_first, span);
   text.line("speed", "{} rows/s", format_rate(speed));
@@ -351,7 +356,7 @@ Status run_predict(Session& session) {
         "\n");
   else
     print_out(Summary()
-                  .line("predicted", "{} rows in {:.2f} s, {} rows/s", format_count(rows), seconds,
+                  .line("predicted", "{} in {:.2f} s, {} rows/s", counted(rows, "row"), seconds,
                         format_rate(static_cast<double>(rows) / seconds))
                   .line("output", "{}", session.options.output)
                   .text());
@@ -371,7 +376,7 @@ Status run_evaluate(Session& session) {
     print_out(object.str() + "\n");
   } else {
     print_out(Summary()
-                  .line("evaluated", "{} rows", format_count(summary.rows))
+                  .line("evaluated", "{}", counted(summary.rows, "row"))
                   .line("metrics", "{}", metrics_text(summary.metrics))
                   .text());
   }
@@ -442,8 +447,8 @@ Status run_generate(Session& session) {
               "\n");
   else
     print_out(Summary()
-                  .line("generated", "{} trips in {} files, {}, in {:.2f} s", format_count(work.rows),
-                        work.files, format_bytes(bytes), seconds)
+                  .line("generated", "{} in {}, {}, in {:.2f} s", counted(work.rows, "trip"),
+                        counted(work.files, "file"), format_bytes(bytes), seconds)
                   .line("folder", "{}", work.directory)
                   .text());
   return Status::OK();

@@ -682,7 +682,7 @@ Result<SurveyOutcome> run_survey(const SurveyRequest& request) {
       if (!made.ok()) {
         made = with_context(
             made, fmt::format("rank {} can't write to the cache of rank 0 at {} (it must be one file "
-                              "system for all ranks; set $MILLSTREAM_CACHE)",
+                              "system for all ranks; set --cache or $MILLSTREAM_CACHE)",
                               job.rank(), cache.directory()));
       } else {
         writer = std::move(*created);
@@ -708,7 +708,7 @@ Result<SurveyOutcome> run_survey(const SurveyRequest& request) {
       if (!seen.ok()) {
         seen = with_context(
             seen, fmt::format("rank {} can't see what the others wrote to the cache at {} (it must be one "
-                              "file system for all ranks; set $MILLSTREAM_CACHE)",
+                              "file system for all ranks; set --cache or $MILLSTREAM_CACHE)",
                               job.rank(), cache.directory()));
       } else {
         outcome.piece_files = std::move(*files);

@@ -88,13 +88,13 @@ Result<std::string> SurveyCache::begin(const std::string& key) const {
   std::error_code error;
   fs::create_directories(directory_, error);
   if (error) {
-    return file_error("the cache directory {} can't be made: {}; give another place with $MILLSTREAM_CACHE",
+    return file_error("the cache directory {} can't be made: {}; give another place with --cache or $MILLSTREAM_CACHE",
                       directory_, error.message());
   }
   std::string name = fmt::format("{}/{}{}-XXXXXX", directory_, kTemporaryPrefix, key);
   if (::mkdtemp(name.data()) == nullptr) {
     return file_error(
-        "the cache directory {} can't be written: {}; give another place with $MILLSTREAM_CACHE", directory_,
+        "the cache directory {} can't be written: {}; give another place with --cache or $MILLSTREAM_CACHE", directory_,
         std::strerror(errno));
   }
   ::chmod(name.c_str(), 0755);

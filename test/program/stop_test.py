@@ -87,9 +87,9 @@ class Stop(ProgramTest):
         return ended
 
     def test_killed_rank(self):
-        for rank in (0, 1, 2):
-            with self.subTest(rank=rank):
-                process = self.training("--overwrite")
+        for rank, transport in ((0, "shared"), (1, "messages"), (2, "shared"), (2, "messages")):
+            with self.subTest(rank=rank, transport=transport):
+                process = self.training("--overwrite", "--transport", transport)
                 os.kill(rank_process(process.pid, rank), signal.SIGKILL)
                 ended = self.ends(process, 4)
                 self.assert_one_error(ended)
@@ -99,12 +99,14 @@ class Stop(ProgramTest):
                 (self.scratch / "run" / "metrics.jsonl").unlink()
 
     def test_stopped_rank(self):
-        process = self.training("--deadline", "2")
-        stopped = rank_process(process.pid, 1)
-        os.kill(stopped, signal.SIGSTOP)
-        ended = self.ends(process, 4)
-        self.assertRegex(ended.err, r"\brank 1\b")
-        self.assertEqual(len(re.findall("millstream: ", ended.err)), 1, ended)
+        for transport in ("shared", "messages"):
+            with self.subTest(transport=transport):
+                process = self.training("--overwrite", "--deadline", "2", "--transport", transport)
+                os.kill(rank_process(process.pid, 1), signal.SIGSTOP)
+                ended = self.ends(process, 4)
+                self.assertRegex(ended.err, r"\brank 1\b")
+                self.assertEqual(len(re.findall("millstream: ", ended.err)), 1, ended)
+                (self.scratch / "run" / "metrics.jsonl").unlink()
 
     def test_terminated(self):
         process = self.training()

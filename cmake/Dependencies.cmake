@@ -41,6 +41,8 @@ if(MILLSTREAM_MPI STREQUAL "wheel")
 elseif(MILLSTREAM_MPI STREQUAL "system")
   find_package(MPI 3.1 REQUIRED COMPONENTS C)
   add_library(ms::mpi ALIAS MPI::MPI_C)
+  # Not MPI's old C++ interface, which the C library lacks.
+  set_property(TARGET MPI::MPI_C APPEND PROPERTY INTERFACE_COMPILE_DEFINITIONS OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
   set(MILLSTREAM_MPIEXEC "${MPIEXEC_EXECUTABLE}")
   execute_process(COMMAND "${MPIEXEC_EXECUTABLE}" --version OUTPUT_VARIABLE mpiexec_version ERROR_QUIET)
   if(mpiexec_version MATCHES "Open MPI|OpenRTE|PRRTE")

@@ -235,6 +235,11 @@ Status Job::State::find_nodes() {
     const int count = ++hosts_named[name];
     for (int i : nodes[n]) host_names[i] = count == 1 ? name : fmt::format("{}#{}", name, count);
   }
+  signs.resize(size);
+  for (int i = 0; i < size; ++i) {
+    signs[i].rank = i;
+    signs[i].host = host_names[i];
+  }
   node = node_of[rank];
   leader = nodes[node][0];
   node_index =
@@ -548,11 +553,6 @@ void Job::State::guard_off() {
 // ---------------------------------------------------------------------------------
 
 void Job::State::start_watchdog() {
-  signs.resize(size);
-  for (int i = 0; i < size; ++i) {
-    signs[i].rank = i;
-    signs[i].host = host_names[i];
-  }
   show_signs();
   watchdog = std::thread([this] { watch(); });
 }

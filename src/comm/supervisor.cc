@@ -4,8 +4,9 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <map>
+#include <fstream>
 #include <random>
+#include <set>
 
 #include <fcntl.h>
 #include <nlohmann/json.hpp>
@@ -41,6 +42,17 @@ std::string signal_text(int signal) {
 std::string random_id() {
   std::random_device random;
   return fmt::format("{:08x}{:08x}", random(), random());
+}
+
+/// The MPI library's own files in shared memory that a process has mapped: nobody removes them when ranks are killed.
+void collect_mpi_memory(pid_t pid, std::set<std::string>& paths) {
+  std::ifstream maps(fmt::format("/proc/{}/maps", pid));
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find(" (deleted)") != std::string::npos) continue;
+    for (const char* prefix : {"/dev/shm/mpich_shm_", "/dev/shm/vader_segment.", "/dev/shm/sm_segment."}) {
+      if (const size_t at = line.find(prefix); at != std::string::npos) paths.insert(line.substr(at));
+    }
+  }
 }
 
 struct RankState {
@@ -382,9 +394,14 @@ class Supervisor {
 
   /// Nothing of the job outlives this.
   void end_everything() {
+    std::set<std::string> mpi_memory;
+    for (const RankState& state : states_) {
+      if (state.pid > 0 && !state.exited) collect_mpi_memory(state.pid, mpi_memory);
+    }
     for (const RankState& state : states_) {
       if (state.pid > 0 && !state.exited) kill(state.pid, SIGKILL);
     }
+    for (const std::string& path : mpi_memory) unlink(path.c_str());
     // Guards end by themselves once their rank is dead, and mpiexec after them, with nothing to complain of.
     const double until = now_s() + kMpiexecSeconds;
     while (!mpiexec_gone_ && now_s() < until) {

@@ -27,6 +27,7 @@ namespace millstream::comm {
 namespace {
 
 constexpr double kFinishSeconds = 5;
+constexpr double kStartSeconds = 60;
 constexpr int64_t kSpinNs = 12'000;
 
 #if defined(OPEN_MPI)
@@ -115,12 +116,14 @@ Status Job::State::begin(const JobOptions& job_options) {
     return Status::OK();
   }
   rank = launch.rank;
+  // Starting takes a while where there are many ranks, whatever deadline the work has. Rank 0 speaks first; the
+  // others only where it can't.
+  const double start_s = std::max(options.deadline_s, kStartSeconds);
   guard_against_hang(
-      // Rank 0 speaks first; the others only where it can't.
-      options.deadline_s + (rank == 0 ? 0 : 2), ErrorCategory::kCommunication, 4,
-      fmt::format("rank {} (host {}, pid {}) has waited {:g} s for the other ranks of the job to start; the "
-                  "job is ended",
-                  rank, host_name(), getpid(), options.deadline_s));
+      start_s + (rank == 0 ? 0 : 2), ErrorCategory::kCommunication, 4,
+      fmt::format("rank {} (host {}, pid {}) has waited {:g} s for the other ranks of the job to start; "
+                  "the job is ended",
+                  rank, host_name(), getpid(), start_s));
   MILLSTREAM_TRY(start_mpi());
   if (size == 1) {
     guard_off();

@@ -43,7 +43,8 @@ int rank_main(const comm::JobOptions& options, const std::string& name) {
     return exit_code(started.status());
   }
   comm::Job& job = **started;
-  Status status = job.world().barrier();
+  // Not interrupted by ranks that are further along and fail already.
+  Status status = job.agree(Status::OK());
   const bool chosen = job.rank() == 1;
   if (!status.ok()) {
     // Another rank has ended already.
@@ -121,5 +122,6 @@ int main(int argc, char** argv) {
   if (mode != "supervise" || argc < 4) return 2;
   std::vector<std::string> command = {argv[0], "rank"};
   for (int i = 3; i < argc; ++i) command.push_back(argv[i]);
-  return comm::run_supervisor(std::atoi(argv[2]), command);
+  const char* job_id = std::getenv("RANK_PROGRAM_JOB_ID");
+  return comm::run_supervisor(std::atoi(argv[2]), command, job_id ? job_id : "");
 }

@@ -74,8 +74,8 @@ struct Connection {
 
 class Supervisor {
  public:
-  Supervisor(int ranks, const std::vector<std::string>& command)
-      : ranks_(ranks), command_(command), states_(ranks) {}
+  Supervisor(int ranks, const std::vector<std::string>& command, const std::string& job_id)
+      : ranks_(ranks), command_(command), job_id_(job_id.empty() ? random_id() : job_id), states_(ranks) {}
   ~Supervisor() {
     for (int fd : {listener_, signals_, output_}) {
       if (fd >= 0) close(fd);
@@ -104,7 +104,6 @@ class Supervisor {
   }
 
   Status start() {
-    job_id_ = random_id();
     // An abstract name: nothing is left in a file system.
     const std::string name = "millstream-" + job_id_;
     sockaddr_un address{};
@@ -422,7 +421,7 @@ class Supervisor {
 
   const int ranks_;
   const std::vector<std::string> command_;
-  std::string job_id_;
+  const std::string job_id_;
   std::vector<RankState> states_;
   std::vector<Connection> connections_;
   int listener_ = -1, signals_ = -1, output_ = -1;
@@ -442,8 +441,8 @@ std::string mpiexec_path() {
   return MILLSTREAM_MPIEXEC;
 }
 
-int run_supervisor(int ranks, const std::vector<std::string>& command) {
-  return Supervisor(ranks, command).run();
+int run_supervisor(int ranks, const std::vector<std::string>& command, const std::string& job_id) {
+  return Supervisor(ranks, command, job_id).run();
 }
 
 }  // namespace millstream::comm

@@ -15,7 +15,8 @@ namespace millstream::comm {
 /// them). Shared memory that dead ranks left is removed. If this process is killed, the ranks end too. The
 /// program must call enter_rank_process() first thing in main() (comm/supervisor_protocol.h). To be called
 /// from a process without other threads.
-int run_supervisor(int ranks, const std::vector<std::string>& command);
+/// `job_id` is part of the names of the job's shared memory; empty: a random one.
+int run_supervisor(int ranks, const std::vector<std::string>& command, const std::string& job_id = "");
 
 /// The mpiexec that would be used.
 std::string mpiexec_path();

@@ -124,6 +124,7 @@ class Loader final : public DataLoader {
   void start();
 
   const SurveyResult& survey() const override { return survey_result_; }
+  const std::string& survey_key() const override { return surveyed_.key; }
   const SlotLayout& layout() const override { return context_.layout; }
   int64_t steps_per_epoch() const override { return feed_plan_->batches_of(PassKind::kTrain); }
   int64_t steps_per_validation() const override {
@@ -131,6 +132,7 @@ class Loader final : public DataLoader {
   }
   const std::vector<Pass>& passes() const override { return feed_plan_->passes(); }
   Result<std::optional<Batch>> next() override;
+  StreamPosition position() const override { return feed_plan_->position_of(next_batch_); }
   void release() override;
   Status finish() override {
     join();
@@ -333,6 +335,8 @@ Status Loader::allocate() {
   const bool feeds = roles_.is_feeder(rank);
   feeding_threads_ = !feeds ? 0 : trainer_ >= 0 ? std::max(1, threads() - 1) : threads();
   feed_plan_ = std::make_unique<FeedPlan>(config_, epochs_, train_->counts(), valid_->counts());
+  MILLSTREAM_ASSIGN(context_.start_batch, feed_plan_->batch_at({config_.start_epoch, config_.start_step}));
+  next_batch_ = released_ = context_.start_batch;
   const int num_trainers = static_cast<int>(roles_.trainers.size());
   const int64_t largest_batch = std::min(config_.batch_size, std::max(feed_plan_->rows_of(PassKind::kTrain),
                                                                       feed_plan_->rows_of(PassKind::kValid)));
@@ -416,6 +420,9 @@ Status Loader::allocate() {
   }
   if (!status.ok()) return status;
   if (trainer_ >= 0) {
+    // Before anybody feeds: make() agrees in between.
+    context_.trainers[trainer_].ring.released().store(static_cast<uint32_t>(context_.start_batch),
+                                                      std::memory_order_release);
     std::vector<int> remote;
     for (int stream = 0; stream < static_cast<int>(context_.stream_ranks.size()); ++stream) {
       if (!reaches(context_.stream_ranks[stream], rank)) remote.push_back(stream);
@@ -430,7 +437,7 @@ Status Loader::allocate() {
 void Loader::start() {
   started_ = true;
   if (receiver_ != nullptr) {
-    for (int64_t batch = 0; batch < config_.prefetch; ++batch) receiver_->post(batch);
+    for (int64_t i = 0; i < config_.prefetch; ++i) receiver_->post(context_.start_batch + i);
   }
   for (const int stream : my_streams_) streams_.push_back(std::make_unique<FeedingStream>(context_, stream));
   for (const auto& stream : streams_) {
@@ -482,7 +489,8 @@ Result<std::optional<Batch>> Loader::next() {
       waiting_ns_.fetch_add(monotonic_ns() - began, std::memory_order_relaxed);
     }
   }
-  if (next_batch_ == 0) first_batch_ns_.store(monotonic_ns() - began_ns_, std::memory_order_relaxed);
+  if (next_batch_ == context_.start_batch)
+    first_batch_ns_.store(monotonic_ns() - began_ns_, std::memory_order_relaxed);
   ++next_batch_;
   return batch;
 }

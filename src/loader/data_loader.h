@@ -31,6 +31,14 @@ struct Pass {
   int64_t epoch = 0;
 };
 
+/// Where a stream stands, as a checkpoint keeps it: of epoch `epoch` so many training batches are done. A loader of
+/// the same survey key, seed and [loader] table that starts there goes on with exactly the batch that would have come
+/// next, whatever the ranks, threads, trainers and transport.
+struct StreamPosition {
+  int64_t epoch = 0;
+  int64_t step = 0;
+};
+
 /// A part of a slot: row-major values of one type for the rows of this trainer's share.
 enum class SegmentType : uint8_t { kFloat32 };
 struct Segment {
@@ -81,13 +89,17 @@ struct SurveyResult {
 
 class DataLoader {
  public:
-  /// Plans, surveys, fits and starts feeding. Collective. All errors are agreed: every rank returns the same.
+  /// Plans, surveys, fits and starts feeding at the start that the config names; `epochs` counts from the very first.
+  /// Collective. All errors are agreed: every rank returns the same.
   static Result<std::unique_ptr<DataLoader>> make(comm::Job& job, const comm::Roles& roles,
                                                   plan::Catalog& catalog, const DataConfig& data,
                                                   const LoaderConfig& config, int64_t epochs);
   virtual ~DataLoader() = default;
 
   virtual const SurveyResult& survey() const = 0;
+  /// Names everything that the rows and their values depend on: files (name, size, time, footer), queries, features,
+  /// split, limit on rows. 32 hexadecimal digits, the same on all ranks; seed and schedule are not in it.
+  virtual const std::string& survey_key() const = 0;
   virtual const SlotLayout& layout() const = 0;
   virtual int64_t steps_per_epoch() const = 0;
   virtual int64_t steps_per_validation() const = 0;
@@ -95,6 +107,9 @@ class DataLoader {
 
   /// The next batch of the stream for this trainer, nothing at the end. Blocks until its rows are there.
   virtual Result<std::optional<Batch>> next() = 0;
+  /// Where a loader would have to start to give what next() has not given yet. A validation pass that has begun is
+  /// given anew from its first batch.
+  virtual StreamPosition position() const = 0;
   /// The oldest batch not yet released may be filled again.
   virtual void release() = 0;
 

@@ -52,6 +52,8 @@ struct Drawn {
   Status status;
   SurveyResult survey;
   std::vector<DigestLine> lines;  // on the first trainer's rank
+  int64_t steps = -1;             // of an epoch; there alone
+  std::string survey_key;
 };
 
 Drawn draw(const DataConfig& data, const LoaderConfig& config, int64_t epochs, const std::string& trainers) {
@@ -76,6 +78,14 @@ Drawn draw(const DataConfig& data, const LoaderConfig& config, int64_t epochs, c
     status = finished.ok() ? status : finished;
   drawn.status = job().agree(status);
   drawn.survey = (*loader)->survey();
+  drawn.survey_key = (*loader)->survey_key();
+  if (roles->trainer_index(job().rank()) == 0) {
+    drawn.steps = (*loader)->steps_per_epoch();
+    const StreamPosition end = (*loader)->position();
+    if (drawn.status.ok()) {
+      EXPECT_TRUE(end.epoch == epochs && end.step == 0) << end.epoch << ", " << end.step;
+    }
+  }
   loader->reset();
   if (!drawn.status.ok()) job().clear_failure();
   return drawn;
@@ -182,6 +192,76 @@ TEST(DataLoaderTest, FileOrder) {
   LoaderConfig config = loader_config(folder.path());
   config.shuffle = Shuffle::kNone;
   check_all_shapes(files, data_config(folder.path()), config, 2);
+}
+
+// A loader that starts anywhere gives what the uninterrupted one gives from there on.
+void check_starts(const std::vector<TestFile>& files, const DataConfig& data, const LoaderConfig& base,
+                  bool pieces) {
+  constexpr int64_t kEpochs = 3;
+  const Drawn whole = draw(data, base, kEpochs, "1");
+  ASSERT_TRUE(whole.status.ok()) << whole.status.ToString();
+  const std::vector<DigestLine> lines =
+      expected_lines(files, data, base, kEpochs, whole.survey.fitted, pieces);
+  int64_t steps = 0;
+  for (const DigestLine& line : lines) steps += line.pass.kind == PassKind::kTrain && line.pass.epoch == 0;
+  int round = 0;
+  for (const StreamPosition start :
+       {StreamPosition{0, 1}, StreamPosition{0, steps - 1}, StreamPosition{0, steps}, StreamPosition{1, 0},
+        StreamPosition{1, 2}, StreamPosition{2, steps / 2}, StreamPosition{2, steps}, StreamPosition{3, 0}}) {
+    LoaderConfig config = base;
+    config.start_epoch = start.epoch;
+    config.start_step = start.step;
+    config.threads = 1 + round % 3;
+    config.transport = round % 2 ? Transport::kMessages : Transport::kAuto;
+    const int trainers = 1 + round++ % job().size();
+    const std::string where = fmt::format("epoch {}, step {}, {} ranks, {} trainers", start.epoch, start.step,
+                                          job().size(), trainers);
+    const Drawn drawn = draw(data, config, kEpochs, std::to_string(trainers));
+    ASSERT_TRUE(drawn.status.ok()) << where << ": " << drawn.status.ToString();
+    if (drawn.steps < 0) continue;  // not the first trainer
+    const auto first = std::find_if(lines.begin(), lines.end(), [&](const DigestLine& line) {
+      if (line.pass.epoch != start.epoch) return line.pass.epoch > start.epoch;
+      return line.pass.kind == PassKind::kValid || line.step >= start.step;
+    });
+    expect_lines(drawn.lines, {first, lines.end()}, where);
+    EXPECT_EQ(drawn.survey_key, whole.survey_key);
+  }
+}
+
+TEST(DataLoaderTest, StartsAnywhere) {
+  SharedFolder folder(job());
+  const auto files = make_test_files({1000, 0, 1, 640, 700}, 100);
+  ASSERT_TRUE(write_test_files(job(), folder.path(), files).ok());
+  DataConfig data = data_config(folder.path());
+  data.valid_fraction = 0.2;
+  LoaderConfig config = loader_config(folder.path());
+  config.batch_size = 128;
+  check_starts(files, data, config, false);
+  config.shuffle = Shuffle::kNone;
+  check_starts(files, data, config, false);
+}
+
+TEST(DataLoaderTest, StartsAnywhereInPieces) {
+  SharedFolder folder(job());
+  const auto files = make_test_files({900, 300, 800}, 450);
+  ASSERT_TRUE(write_test_files(job(), folder.path(), files).ok());
+  LoaderConfig config = loader_config(folder.path());
+  config.batch_size = 100;
+  check_starts(files, data_config(folder.path()), config, true);
+}
+
+TEST(DataLoaderTest, StartsThatAreNowhere) {
+  SharedFolder folder(job());
+  ASSERT_TRUE(write_test_files(job(), folder.path(), make_test_files({300}, 100)).ok());
+  const auto start = [&](int64_t epoch, int64_t step) {
+    LoaderConfig config = loader_config(folder.path());
+    config.start_epoch = epoch;
+    config.start_step = step;
+    return draw(data_config(folder.path()), config, 2, "1").status.message();
+  };
+  EXPECT_NE(start(3, 0).find("the start is in epoch 3, the loader has epochs 0 to 1"), std::string::npos);
+  EXPECT_NE(start(1, 2).find("the start is after step 2 of epoch 1, which has 1 steps"), std::string::npos);
+  EXPECT_NE(start(2, 1).find("the start is after step 1 of epoch 2, which has 0 steps"), std::string::npos);
 }
 
 TEST(DataLoaderTest, BatchLargerThanTheDataAndMoreRanksThanBlocks) {

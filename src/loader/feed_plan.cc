@@ -42,9 +42,22 @@ void PassParts::parts(int64_t batch, std::vector<BatchPart>* parts) const {
   }
 }
 
+std::vector<int64_t> PassParts::rows_before(int64_t batch) const {
+  const int64_t row = std::min(batch * schedule_.config().batch_size, schedule_.rows());
+  if (shuffled()) return schedule_.bounds(row);
+  std::vector<int64_t> rows;
+  for (size_t i = 0; i + 1 < starts_.size(); ++i) {
+    rows.push_back(std::clamp<int64_t>(row - starts_[i], 0, starts_[i + 1] - starts_[i]));
+  }
+  return rows;
+}
+
 FeedPlan::FeedPlan(const LoaderConfig& config, int64_t epochs, std::vector<int64_t> train_counts,
                    std::vector<int64_t> valid_counts)
-    : config_(config), train_counts_(std::move(train_counts)), valid_counts_(std::move(valid_counts)) {
+    : config_(config),
+      epochs_(epochs),
+      train_counts_(std::move(train_counts)),
+      valid_counts_(std::move(valid_counts)) {
   train_rows_ = std::accumulate(train_counts_.begin(), train_counts_.end(), int64_t{0});
   valid_rows_ = std::accumulate(valid_counts_.begin(), valid_counts_.end(), int64_t{0});
   const int64_t batch = config_.batch_size;
@@ -66,6 +79,32 @@ FeedPlan::FeedPlan(const LoaderConfig& config, int64_t epochs, std::vector<int64
 
 int64_t FeedPlan::batch_rows(PassKind kind, int64_t step) const {
   return std::min(config_.batch_size, rows_of(kind) - step * config_.batch_size);
+}
+
+Result<int64_t> FeedPlan::batch_at(const StreamPosition& position) const {
+  if (position.epoch < 0 || position.epoch > epochs_) {
+    return usage_error("the start is in epoch {}, the loader has epochs 0 to {}", position.epoch,
+                       epochs_ - 1);
+  }
+  const int64_t steps = position.epoch == epochs_ ? 0 : train_batches_;
+  if (position.step < 0 || position.step > steps) {
+    return usage_error("the start is after step {} of epoch {}, which has {} steps", position.step,
+                       position.epoch, steps);
+  }
+  if (position.epoch == epochs_) return num_batches();
+  for (size_t pass = 0;; ++pass) {
+    if (passes_[pass].kind == PassKind::kTrain && passes_[pass].epoch == position.epoch) {
+      return first_batch_[pass] + position.step;
+    }
+  }
+}
+
+StreamPosition FeedPlan::position_of(int64_t batch) const {
+  if (batch == num_batches()) return {epochs_, 0};
+  const int pass = pass_of(batch);
+  const int64_t epoch = passes_[pass].epoch;
+  if (passes_[pass].kind == PassKind::kValid) return {epoch, train_batches_};
+  return {epoch, batch - first_batch_[pass]};
 }
 
 int FeedPlan::pass_of(int64_t batch) const {

@@ -30,6 +30,8 @@ class PassParts {
   int num_sources() const;
   /// In the order they stand in the batch.
   void parts(int64_t batch, std::vector<BatchPart>* parts) const;
+  /// By source, its rows that stand in batches before `batch`.
+  std::vector<int64_t> rows_before(int64_t batch) const;
 
  private:
   PassSchedule schedule_;
@@ -45,6 +47,10 @@ class FeedPlan {
   const std::vector<Pass>& passes() const { return passes_; }
   int64_t num_batches() const { return first_batch_.back(); }
   int64_t first_batch(int pass) const { return first_batch_[pass]; }
+  /// The batch of the stream that stands at a position; an error where the stream has no such place.
+  Result<int64_t> batch_at(const StreamPosition& position) const;
+  /// The position before a batch of the stream.
+  StreamPosition position_of(int64_t batch) const;
   int64_t batches_of(PassKind kind) const {
     return kind == PassKind::kTrain ? train_batches_ : valid_batches_;
   }
@@ -56,6 +62,7 @@ class FeedPlan {
 
  private:
   LoaderConfig config_;
+  int64_t epochs_ = 0;
   std::vector<int64_t> train_counts_, valid_counts_;
   int64_t train_rows_ = 0, valid_rows_ = 0, train_batches_ = 0, valid_batches_ = 0;
   std::vector<Pass> passes_;

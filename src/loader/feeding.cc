@@ -97,7 +97,7 @@ void FeedingStream::wake() {
   for (const auto& message : in_flight_) futex_wake_all(message->done);
 }
 
-Status FeedingStream::feed_pass(int pass) {
+Status FeedingStream::feed_pass(int pass, int64_t first_step) {
   const FeedPlan& plan = *context_.plan;
   const auto parts_of_pass = plan.parts(pass);
   const PassSchedule& schedule = parts_of_pass->schedule();
@@ -126,6 +126,18 @@ Status FeedingStream::feed_pass(int pass) {
     sequential->set_pending(std::move(pending_));
   }
 
+  if (first_step > 0) {
+    const std::vector<int64_t> before = parts_of_pass->rows_before(first_step);
+    int64_t in_order = 0;
+    for (int source = stream_; source < parts_of_pass->num_sources(); source += num_streams) {
+      if (sequential == nullptr) {
+        MILLSTREAM_TRY(lanes[source / num_streams]->seek(before[source]));
+      }
+      in_order += before[source];
+    }
+    if (sequential != nullptr) MILLSTREAM_TRY(sequential->skip(in_order));
+  }
+
   struct Destination {
     int64_t rows = 0;           // of this stream in this batch
     float* features = nullptr;  // in place
@@ -136,7 +148,7 @@ Status FeedingStream::feed_pass(int pass) {
   std::vector<Destination> destinations(num_trainers);
   std::vector<BatchPart> parts;
   std::vector<SharePart> pieces;
-  for (int64_t step = 0; step < schedule.num_batches(); ++step) {
+  for (int64_t step = first_step; step < schedule.num_batches(); ++step) {
     if (stopping()) return Status::OK();
     if (context_.job->failed()) return context_.job->failure();
     const int64_t batch = plan.first_batch(pass) + step;
@@ -218,8 +230,10 @@ Status FeedingStream::feed_pass(int pass) {
 }
 
 Status FeedingStream::run() {
-  for (int pass = 0; pass < static_cast<int>(context_.plan->passes().size()); ++pass) {
-    MILLSTREAM_TRY(feed_pass(pass));
+  const FeedPlan& plan = *context_.plan;
+  const int first_pass = plan.pass_of(context_.start_batch);
+  for (int pass = first_pass; pass < static_cast<int>(plan.passes().size()); ++pass) {
+    MILLSTREAM_TRY(feed_pass(pass, pass == first_pass ? context_.start_batch - plan.first_batch(pass) : 0));
     if (stopping()) return Status::OK();
   }
   while (!in_flight_.empty() && !stopping()) {

@@ -49,6 +49,7 @@ struct FeedContext {
   std::vector<TrainerLink> trainers;
   std::vector<int> stream_ranks;  ///< by stream
   int slots = 0;
+  int64_t start_batch = 0;     ///< of the stream
   int first_tag = kLoaderTag;  ///< of this loader's set
   std::atomic<uint32_t> stopping{0};
 };
@@ -65,7 +66,7 @@ class FeedingStream {
 
  private:
   struct Message;
-  Status feed_pass(int pass);
+  Status feed_pass(int pass, int64_t first_step);
   Status wait_for_room(const Ring& ring, int64_t batch);
   Status wait_for_message(Message& message);
   Result<std::shared_ptr<Message>> new_message(int64_t floats);

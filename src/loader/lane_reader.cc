@@ -80,6 +80,42 @@ Result<int64_t> SequentialReader::next_chunk(int64_t room, float* out) {
   }
 }
 
+Status SequentialReader::skip(int64_t count) {
+  while (count > 0) {
+    if (pending_begin_ < pending_end_) {
+      const int64_t got = std::min(count, pending_end_ - pending_begin_);
+      pending_begin_ += got;
+      count -= got;
+      continue;
+    }
+    if (stream_ == nullptr) {
+      MILLSTREAM_CHECK(next_entry_point_ < entry_points_.size(), "a lane has fewer rows than its schedule");
+      const int64_t rows = source_.counts()[entry_points_[next_entry_point_]];
+      if (rows <= count) {
+        count -= rows;
+        ++next_entry_point_;
+        continue;
+      }
+      MILLSTREAM_ASSIGN(stream_, source_.open(entry_points_[next_entry_point_++], scratch_));
+    }
+    const int64_t began = monotonic_ns();
+    MILLSTREAM_ASSIGN(auto rows, stream_->next());
+    times_->reading.fetch_add(monotonic_ns() - began, std::memory_order_relaxed);
+    beat();
+    MILLSTREAM_CHECK(rows, "an entry point has fewer rows than its count");
+    if (rows->count > count) {
+      const Status status = packer_.pack(*rows->batch, rows->rows, rows->count,
+                                         pending_.reserve(rows->count * packer_.row_floats()));
+      if (!status.ok()) return stream_->locate(status);
+      pending_begin_ = 0;
+      pending_end_ = rows->count;
+    } else {
+      count -= rows->count;
+    }
+  }
+  return Status::OK();
+}
+
 Status SequentialReader::fill(int64_t count, float* out) {
   const int row_floats = packer_.row_floats();
   while (count > 0) {
@@ -117,6 +153,14 @@ Status SequentialReader::split(int64_t count, SplitRows split, float* features, 
   return Status::OK();
 }
 
+Status LaneReader::seek(int64_t count) {
+  if (count >= schedule_.lanes()[lane_].rows) return Status::OK();  // nothing is going to be taken
+  while (schedule_.window_range(lane_, next_window_).end <= count) ++next_window_;
+  const int64_t begin = schedule_.window_range(lane_, next_window_).begin;
+  left_out_ = count - begin;
+  return reader_.skip(begin);
+}
+
 Status LaneReader::take(int64_t count, SplitRows split, float* features, float* targets) {
   const int num_features = packer_.num_features();
   while (count > 0) {
@@ -127,7 +171,7 @@ Status LaneReader::take(int64_t count, SplitRows split, float* features, float* 
       schedule_.window_permutation(lane_, next_window_++, &permutation_);
       times_->computing.fetch_add(monotonic_ns() - began, std::memory_order_relaxed);
       MILLSTREAM_TRY(reader_.fill(rows, window_.reserve(rows * packer_.row_floats())));
-      used_ = 0;
+      used_ = std::exchange(left_out_, 0);
       filled_ = rows;
     }
     const int64_t got = std::min(count, filled_ - used_);

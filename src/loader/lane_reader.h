@@ -49,6 +49,8 @@ class SequentialReader {
         scratch_(scratch),
         times_(times) {}
 
+  /// Leaves out the next `count` rows: whole entry points unread. There are so many.
+  Status skip(int64_t count);
   /// The next `count` rows, to out. There are so many.
   Status fill(int64_t count, float* out);
   /// The same, apart into features and targets.
@@ -84,6 +86,8 @@ class LaneReader {
         lane_(lane),
         times_(times) {}
 
+  /// Leaves out the lane's first `count` rows, where nothing is taken yet: whole windows are not packed.
+  Status seek(int64_t count);
   /// The lane's next `count` rows in its permuted order.
   Status take(int64_t count, SplitRows split, float* features, float* targets);
 
@@ -106,6 +110,7 @@ class LaneReader {
   std::vector<int32_t> permutation_;
   int64_t used_ = 0;
   int64_t filled_ = 0;
+  int64_t left_out_ = 0;  // of the next window
 };
 
 }  // namespace millstream::loader

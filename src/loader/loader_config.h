@@ -38,6 +38,10 @@ struct LoaderConfig {
   int64_t memory_bytes = 0;  ///< budget of this rank; 0: 70 % of its share
   int threads = 0;           ///< of this rank; 0: its share of the cores
   bool validation_passes = true;  ///< false: epochs of training alone, as `batches` draws them
+  /// Where the stream begins: epoch `start_epoch`, `start_step` of whose training batches are left out. All of them
+  /// (start_step = steps_per_epoch()) leaves the epoch's validation to come first.
+  int64_t start_epoch = 0;
+  int64_t start_step = 0;
 };
 
 }  // namespace millstream::loader

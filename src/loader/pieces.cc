@@ -129,8 +129,9 @@ std::shared_ptr<arrow::DataType> stored_type(char code, const std::shared_ptr<ar
 Result<std::unique_ptr<PieceWriter>> PieceWriter::create(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (descriptor < 0) {
-    return file_error("the cache file {} can't be written: {}; give another place with --cache or $MILLSTREAM_CACHE",
-                      path, system_error());
+    return file_error(
+        "the cache file {} can't be written: {}; give another place with --cache or $MILLSTREAM_CACHE", path,
+        system_error());
   }
   return std::unique_ptr<PieceWriter>(new PieceWriter(path, descriptor));
 }

@@ -416,13 +416,14 @@ Result<PassFindings> run_pass(comm::Job& job, const TablePass& pass, int threads
   return all;
 }
 
+// Of the data: neither the schedule nor the shape of the job is in it.
 std::string survey_key(const SurveyRequest& request) {
   Digest key;
   const auto add = [&](const std::string& text) {
     key.add(fmt::format("{}:", text.size()));
     key.add(text);
   };
-  add(fmt::format("{} {:a} {} {}", kFormat, request.fraction, request.limit_rows, request.write_pieces));
+  add(fmt::format("{} {:a} {}", kFormat, request.fraction, request.limit_rows));
   add(request.plan->normal_form());
   for (const exec::BlockSource* source : {request.train, request.valid}) {
     if (source == nullptr) {
@@ -618,7 +619,9 @@ Result<SurveyOutcome> run_survey(const SurveyRequest& request) {
   const SurveyCache cache(request.cache_directory);
 
   // All ranks must mean the same data.
-  const std::string key = survey_key(request);
+  const std::string data_key = survey_key(request);
+  // The entry with pieces is another than the one without.
+  const std::string key = request.write_pieces ? data_key + "-pieces" : data_key;
   MILLSTREAM_ASSIGN(const auto keys, job.world().allgather_bytes(key));
   for (int rank = 0; rank < job.size(); ++rank) {
     if (keys[rank] != keys[0]) {
@@ -630,6 +633,7 @@ Result<SurveyOutcome> run_survey(const SurveyRequest& request) {
   }
 
   SurveyOutcome outcome;
+  outcome.key = data_key;
   {
     MILLSTREAM_ASSIGN(const std::string cached,
                       job.world().broadcast_bytes(job.rank() == 0 ? cache.load(key) : "", 0));

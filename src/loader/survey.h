@@ -68,6 +68,7 @@ struct SurveyOutcome {
   Survey survey;
   std::vector<std::shared_ptr<PieceFile>> piece_files;
   bool from_cache = false;
+  std::string key;  ///< see DataLoader::survey_key
 };
 
 /// Collective over the world, main threads; errors are agreed.

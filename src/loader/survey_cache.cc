@@ -88,14 +88,15 @@ Result<std::string> SurveyCache::begin(const std::string& key) const {
   std::error_code error;
   fs::create_directories(directory_, error);
   if (error) {
-    return file_error("the cache directory {} can't be made: {}; give another place with --cache or $MILLSTREAM_CACHE",
-                      directory_, error.message());
+    return file_error(
+        "the cache directory {} can't be made: {}; give another place with --cache or $MILLSTREAM_CACHE",
+        directory_, error.message());
   }
   std::string name = fmt::format("{}/{}{}-XXXXXX", directory_, kTemporaryPrefix, key);
   if (::mkdtemp(name.data()) == nullptr) {
     return file_error(
-        "the cache directory {} can't be written: {}; give another place with --cache or $MILLSTREAM_CACHE", directory_,
-        std::strerror(errno));
+        "the cache directory {} can't be written: {}; give another place with --cache or $MILLSTREAM_CACHE",
+        directory_, std::strerror(errno));
   }
   ::chmod(name.c_str(), 0755);
   return name;

@@ -3,6 +3,7 @@
 #include <arrow/util/decimal.h>
 
 #include "exec/block_source.h"
+#include "exec/query.h"
 #include "expr/text.h"
 #include "expr/type.h"
 
@@ -55,10 +56,10 @@ Status run_entry_point(const plan::Pipeline& pipeline, int entry_point, int64_t 
 }
 
 // An output whose type or nullability is not what was inferred is a bug, whatever the rows say.
-Status check_batch(const plan::Pipeline& pipeline, const arrow::RecordBatch& batch) {
-  if (batch.num_columns() != pipeline.schema->num_fields()) return bug_error("the batch lacks columns");
+Status check_batch(const arrow::Schema& schema, const arrow::RecordBatch& batch) {
+  if (batch.num_columns() != schema.num_fields()) return bug_error("the batch lacks columns");
   for (int i = 0; i < batch.num_columns(); ++i) {
-    const auto& field = *pipeline.schema->field(i);
+    const auto& field = *schema.field(i);
     const arrow::Array& column = *batch.column(i);
     if (!column.type()->Equals(field.type())) {
       return bug_error("column {} is {} and was inferred as {}", field.name(), column.type()->ToString(),
@@ -80,10 +81,10 @@ std::string row_text(const arrow::RecordBatch& batch, int64_t row) {
   return result;
 }
 
-Result<std::vector<std::string>> rows_of(const plan::Pipeline& pipeline, const Batches& batches) {
+Result<std::vector<std::string>> rows_of(const arrow::Schema& schema, const Batches& batches) {
   std::vector<std::string> rows;
   for (const auto& batch : batches) {
-    MILLSTREAM_TRY(check_batch(pipeline, *batch));
+    MILLSTREAM_TRY(check_batch(schema, *batch));
     for (int64_t row = 0; row < batch->num_rows(); ++row) rows.push_back(row_text(*batch, row));
   }
   return rows;
@@ -124,7 +125,7 @@ Result<Batches> run_batches(const plan::Pipeline& pipeline, int64_t morsel_rows)
   for (size_t i = 0; i < pipeline.table->entry_points().size(); ++i) {
     MILLSTREAM_TRY(run_entry_point(pipeline, static_cast<int>(i), morsel_rows, batches));
   }
-  for (const auto& batch : batches) MILLSTREAM_TRY(check_batch(pipeline, *batch));
+  for (const auto& batch : batches) MILLSTREAM_TRY(check_batch(*pipeline.schema, *batch));
   return batches;
 }
 
@@ -138,7 +139,7 @@ Result<std::vector<std::string>> run_query(const plan::Pipeline& pipeline, int64
     for (int i = rank; i < entry_points; i += size) {
       Batches batches;
       MILLSTREAM_TRY(run_entry_point(pipeline, i, morsel_rows, batches));
-      MILLSTREAM_ASSIGN(auto rows, rows_of(pipeline, batches));
+      MILLSTREAM_ASSIGN(auto rows, rows_of(*pipeline.schema, batches));
       pack(packed, rows);
     }
     return Status::OK();
@@ -166,6 +167,44 @@ Result<std::vector<std::string>> run_query(const plan::Pipeline& pipeline, int64
     for (std::string& row : unpack(parts[i % size], at[i % size])) rows.push_back(std::move(row));
   }
   return rows;
+}
+
+bool streams(const plan::Node& node) {
+  switch (node.kind) {
+    case plan::NodeKind::kScan:
+      return true;
+    case plan::NodeKind::kFilter:
+    case plan::NodeKind::kProject:
+      return streams(*node.input);
+    default:
+      return false;
+  }
+}
+
+Result<Batches> plan_batches(const plan::NodePtr& plan, int64_t morsel_rows, int threads, comm::Job* job) {
+  exec::QueryRunOptions options;
+  options.threads = threads;
+  options.morsel_rows = morsel_rows;
+  options.everywhere = true;
+  Batches batches;
+  MILLSTREAM_ASSIGN(const int64_t rows,
+                    exec::run_query(job, plan, options, [&](const std::shared_ptr<arrow::RecordBatch>& batch) {
+                      batches.push_back(batch);
+                      return Status::OK();
+                    }));
+  int64_t got = 0;
+  for (const auto& batch : batches) {
+    MILLSTREAM_TRY(check_batch(*plan->schema, *batch));
+    got += batch->num_rows();
+  }
+  if (got != rows) return bug_error("{} rows were said, {} came", rows, got);
+  return batches;
+}
+
+Result<std::vector<std::string>> run_plan(const plan::NodePtr& plan, int64_t morsel_rows, int threads,
+                                          comm::Job* job) {
+  MILLSTREAM_ASSIGN(const Batches batches, plan_batches(plan, morsel_rows, threads, job));
+  return rows_of(*plan->schema, batches);
 }
 
 std::string value_text(const arrow::Array& array, int64_t row, bool quote) {

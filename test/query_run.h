@@ -23,6 +23,18 @@ Result<std::vector<std::string>> run_query(const plan::Pipeline& pipeline, int64
 Result<std::vector<std::shared_ptr<arrow::RecordBatch>>> run_batches(const plan::Pipeline& pipeline,
                                                                      int64_t morsel_rows);
 
+/// The rows of any plan on every rank, as run_query gives them, by exec::run_query with `threads` threads a rank.
+Result<std::vector<std::string>> run_plan(const plan::NodePtr& plan, int64_t morsel_rows, int threads,
+                                          comm::Job* job);
+
+/// Its batches.
+Result<std::vector<std::shared_ptr<arrow::RecordBatch>>> plan_batches(const plan::NodePtr& plan,
+                                                                      int64_t morsel_rows, int threads,
+                                                                      comm::Job* job);
+
+/// Is it a plan that to_pipeline() takes?
+bool streams(const plan::Node& node);
+
 /// A value as text: NULL, 12, 1.5, 'text' (quoted where `quote`), 2024-01-31 10:00:00.
 std::string value_text(const arrow::Array& array, int64_t row, bool quote);
 

@@ -18,6 +18,7 @@
 #include "base/trace.h"
 #include "cli/json_output.h"
 #include "cli/progress_display.h"
+#include "cli/query_command.h"
 #include "cli/recipe.h"
 #include "comm/supervisor.h"
 #include "comm/topology.h"
@@ -117,6 +118,14 @@ Result<Session> make_session(const Options& options, comm::Job& job) {
   session.roles = std::move(roles).ValueUnsafe();
   session.catalog = exec::make_file_catalog(session.threads);
   return session;
+}
+
+/// What a rank may hold in memory: --memory, or 70 % of its share of the host.
+int64_t memory_of(const Session& session, int rank) {
+  if (session.options.memory_bytes > 0) return session.options.memory_bytes;
+  const comm::Topology& topology = session.job.topology();
+  const auto sharing = static_cast<int64_t>(topology.host_ranks[topology.host_of_rank[rank]].size());
+  return available_memory_bytes() * 7 / 10 / sharing;
 }
 
 loader::LoaderConfig loader_config(const Options& options, loader::LoaderConfig config) {
@@ -465,11 +474,6 @@ Status run_info(Session& session) {
   }
   MILLSTREAM_TRY(job.agree(Status::OK()));
   if (!session.speaks()) return Status::OK();
-  const auto memory_of = [&](int rank) {
-    const auto sharing = static_cast<int64_t>(topology.host_ranks[topology.host_of_rank[rank]].size());
-    return session.options.memory_bytes > 0 ? session.options.memory_bytes
-                                            : available_memory_bytes() * 7 / 10 / sharing;
-  };
   const auto threads_of = [&](int rank) {
     return session.options.threads > 0 ? session.options.threads : topology.ranks[rank].threads;
   };
@@ -485,7 +489,7 @@ Status run_info(Session& session) {
       const int trainer = session.roles.trainer_index(rank);
       JsonObject object;
       object.add("rank", rank).add("host", topology.ranks[rank].host).add("threads", threads_of(rank));
-      object.add("memory_bytes", memory_of(rank)).add_json("devices", devices.str());
+      object.add("memory_bytes", memory_of(session, rank)).add_json("devices", devices.str());
       object.add("trains", trainer >= 0).add("feeds", session.roles.is_feeder(rank));
       object.add("device", trainer >= 0 ? session.roles.trainers[trainer].device : -1);
       ranks.add_json(object.str());
@@ -507,7 +511,7 @@ Status run_info(Session& session) {
     const bool feeds = session.roles.is_feeder(rank);
     const int device = trainer >= 0 ? session.roles.trainers[trainer].device : -1;
     text += fmt::format("{:<6}{:<24}{:<9}{:<11}{:<9}{}\n", rank, topology.ranks[rank].host, threads_of(rank),
-                        format_bytes(memory_of(rank)), device >= 0 ? fmt::format("gpu {}", device) : "cpu",
+                        format_bytes(memory_of(session, rank)), device >= 0 ? fmt::format("gpu {}", device) : "cpu",
                         trainer >= 0 && feeds ? "trains, feeds"
                         : trainer >= 0        ? "trains"
                                               : "feeds");
@@ -552,6 +556,8 @@ Status run_command(const Options& options, comm::Job& job) {
       return run_predict(session);
     case Command::kEvaluate:
       return run_evaluate(session);
+    case Command::kQuery:
+      return run_query_command(options, job, *session.catalog, session.threads, memory_of(session, job.rank()));
     case Command::kGenerate:
       return run_generate(session);
     case Command::kInfo:

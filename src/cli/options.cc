@@ -93,6 +93,15 @@ Status check_values(const Raw& raw, Options* options) {
     if (out.size() < 9 || out.substr(out.size() - 8) != ".parquet")
       return usage_error("-o {}: the output must be a file NAME.parquet", out);
   }
+  if (options->command == Command::kQuery) {
+    if (options->query.empty() && options->query_file.empty())
+      return usage_error("millstream query: which query? Give its text, or -f FILE");
+    if (!options->query.empty() && !options->query_file.empty())
+      return usage_error("millstream query: the text of a query and -f FILE exclude each other");
+    const std::string& out = options->output;
+    if (!out.empty() && !out.ends_with(".parquet") && !out.ends_with(".csv"))
+      return usage_error("-o {}: the output must be a file NAME.parquet or NAME.csv", out);
+  }
   return Status::OK();
 }
 
@@ -260,6 +269,15 @@ Result<Options> parse_command_line(int argc, char** argv) {
   add_common(evaluate);
   add_loading(evaluate);
 
+  CLI::App* query = add_command(&app, "query", "Run a query: print its rows, or write them to a file");
+  query->add_option("SQL", options.query, "The query's text, in quotes")->type_name("");
+  query->add_option("-f,--file", options.query_file, "The file that has the query's text; -: standard input")
+      ->type_name("FILE");
+  query->add_option("-o,--output", options.output, "Where the rows go, a .parquet or .csv file; default: print")
+      ->type_name("OUT");
+  query->add_flag("--overwrite", options.overwrite, "Replace an existing file");
+  add_common(query);
+
   CLI::App* generate = add_command(&app, "generate", "Generate data");
   generate->require_subcommand(1);
   CLI::App* hvfhv = add_command(generate, "hvfhv",
@@ -304,6 +322,7 @@ Result<Options> parse_command_line(int argc, char** argv) {
                     : command == batches  ? Command::kBatches
                     : command == predict  ? Command::kPredict
                     : command == evaluate ? Command::kEvaluate
+                    : command == query    ? Command::kQuery
                     : command == hvfhv    ? Command::kGenerate
                                           : Command::kInfo;
   MILLSTREAM_TRY(check_values(raw, &options));

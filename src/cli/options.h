@@ -10,7 +10,7 @@
 
 namespace millstream::cli {
 
-enum class Command : uint8_t { kTrain, kBatches, kPredict, kEvaluate, kGenerate, kInfo, kPrintText };
+enum class Command : uint8_t { kTrain, kBatches, kPredict, kEvaluate, kQuery, kGenerate, kInfo, kPrintText };
 
 struct Options {
   Command command = Command::kPrintText;
@@ -37,7 +37,7 @@ struct Options {
 
   // train.
   std::string out_directory;  ///< also generate's
-  bool overwrite = false;     ///< also predict's and generate's
+  bool overwrite = false;     ///< also predict's, query's and generate's
   bool trace = false;
 
   // batches.
@@ -47,7 +47,11 @@ struct Options {
   // predict, evaluate.
   std::string bundle;
   std::vector<std::string> inputs;
-  std::string output;
+  std::string output;  ///< also query's
+
+  // query.
+  std::string query;
+  std::string query_file;  ///< -f; "-": standard input; empty: `query` is the text
 
   // generate hvfhv.
   int64_t rows = 0;

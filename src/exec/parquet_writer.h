@@ -8,6 +8,7 @@
 #include <arrow/api.h>
 
 #include "base/status.h"
+#include "exec/atomic_file.h"
 
 namespace millstream::exec {
 
@@ -39,9 +40,5 @@ class ParquetFileWriter {
   explicit ParquetFileWriter(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
-
-/// An error when `path` exists and must not be replaced, or its folder is missing or not writable. For
-/// refusing a job before the work is done.
-Status check_output_path(const std::string& path, bool overwrite);
 
 }  // namespace millstream::exec

@@ -11,7 +11,7 @@
 
 namespace millstream::plan {
 
-enum class NodeKind : uint8_t { kScan, kFilter, kProject };
+enum class NodeKind : uint8_t { kScan, kFilter, kProject, kLimit };
 
 class Node;
 using NodePtr = std::shared_ptr<const Node>;
@@ -21,13 +21,17 @@ class Node {
  public:
   NodeKind kind = NodeKind::kScan;
   std::shared_ptr<arrow::Schema> schema;
-  NodePtr input;                                ///< kFilter, kProject
+  NodePtr input;                                ///< of all but kScan
+  expr::QueryPosition position;                 ///< of the clause that a breaker came from
 
   std::shared_ptr<const SourceTable> table;     ///< kScan
   std::vector<int> columns;                     ///< kScan: columns of the table that are read
 
   expr::ExprPtr predicate;                      ///< kFilter
   std::vector<expr::ExprPtr> expressions;       ///< kProject: one a field of schema
+
+  int64_t limit = -1;                           ///< kLimit: rows at most; -1: all
+  int64_t offset = 0;                           ///< kLimit: rows left out before
 };
 
 /// The streaming form that block sources execute: one scan, one filter, one projection. Every plan without a

@@ -51,7 +51,12 @@ class Planner {
       MILLSTREAM_TRY(source_.place(check_expanded_size({predicate}), query.where->offset));
       node = make_filter(std::move(node), std::move(predicate));
     }
-    return select_list(query, std::move(node), name);
+    MILLSTREAM_ASSIGN(node, select_list(query, std::move(node), name));
+    if (query.limit || query.offset_rows) {
+      node = make_limit(std::move(node), query.limit.value_or(-1), query.offset_rows.value_or(0),
+                        source_.position(query.limit_offset));
+    }
+    return node;
   }
 
  private:

@@ -79,6 +79,12 @@ double expanded_size(const Expression& e, std::unordered_map<const Expression*, 
   return size;
 }
 
+// What reads block by block, such as training, takes no clause that needs all rows or their number.
+Status breaker_error(const Node& node, std::string_view clause, std::string_view hint) {
+  return query_error("line {}, column {}: {} is not supported yet where rows are streamed; `millstream query` runs it{}",
+                     node.position.line, node.position.column, clause, hint);
+}
+
 Result<Folded> fold(const Node& node) {
   switch (node.kind) {
     case NodeKind::kScan: {
@@ -114,6 +120,9 @@ Result<Folded> fold(const Node& node) {
       result.columns = std::move(columns);
       return result;
     }
+    case NodeKind::kLimit:
+      return breaker_error(node, node.limit >= 0 ? "LIMIT" : "OFFSET",
+                           "; the option --limit-rows N reads only the first N rows");
   }
   return bug_error("a plan node of kind {} does not stream", static_cast<int>(node.kind));
 }
@@ -212,6 +221,17 @@ NodePtr make_project(NodePtr input, const std::vector<std::string>& names, std::
   node->schema = schema_of(names, expressions);
   node->input = std::move(input);
   node->expressions = std::move(expressions);
+  return node;
+}
+
+NodePtr make_limit(NodePtr input, int64_t limit, int64_t offset, expr::QueryPosition position) {
+  auto node = std::make_shared<Node>();
+  node->kind = NodeKind::kLimit;
+  node->schema = input->schema;
+  node->input = std::move(input);
+  node->limit = limit;
+  node->offset = offset;
+  node->position = position;
   return node;
 }
 

@@ -27,4 +27,7 @@ NodePtr make_filter(NodePtr input, expr::ExprPtr predicate);
 NodePtr make_project(NodePtr input, const std::vector<std::string>& names,
                      std::vector<expr::ExprPtr> expressions);
 
+/// At most `limit` rows (-1: all) after the first `offset`.
+NodePtr make_limit(NodePtr input, int64_t limit, int64_t offset, expr::QueryPosition position);
+
 }  // namespace millstream::plan

@@ -100,6 +100,9 @@ struct Query {
   std::vector<SelectItem> items;
   std::optional<TableSource> from;
   ExprPtr where;
+  std::optional<int64_t> limit;   ///< LIMIT ALL: none
+  std::optional<int64_t> offset_rows;
+  size_t limit_offset = 0;        ///< of LIMIT or OFFSET, whichever comes first
 };
 
 }  // namespace millstream::sql::ast

@@ -1,6 +1,7 @@
 #include "sql/parser.h"
 
 #include <array>
+#include <charconv>
 
 #include "base/nearest_name.h"
 #include "expr/type.h"
@@ -128,12 +129,6 @@ class Parser {
       if (token.is_word(clause.word)) return not_yet(token, clause.what);
     }
     if (token.is_symbol(",")) return not_yet(token, "reading several tables at once (a join)");
-    if (token.is_word("limit") || token.is_word("offset")) {
-      return source_.error(token.offset,
-                           fmt::format("{} is not supported yet; the option --limit-rows N reads only the "
-                                       "first N rows",
-                                       token.is_word("limit") ? "LIMIT" : "OFFSET"));
-    }
     return unexpected(seen_where_ ? "an operator or the end of the query" : "WHERE or the end of the query");
   }
 
@@ -204,8 +199,43 @@ class Parser {
       MILLSTREAM_ASSIGN(query->where, parse_expr());
       seen_where_ = true;
     }
+    MILLSTREAM_TRY(parse_limit(*query));
     --nesting_;
     return query;
+  }
+
+  static bool whole_number(const std::string& text, int64_t* value) {
+    const char* end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, *value);
+    return error == std::errc() && stop == end;
+  }
+
+  // LIMIT n | ALL and OFFSET n, in either order.
+  Status parse_limit(ast::Query& query) {
+    bool limit = false;
+    while (is("limit") || is("offset")) {
+      const Token& word = next();
+      const bool is_limit = word.is_word("limit");
+      if (is_limit ? limit : query.offset_rows.has_value()) {
+        return source_.error(word.offset, fmt::format("there are two {}s", upper(word.text)));
+      }
+      if (!limit && !query.offset_rows) query.limit_offset = word.offset;
+      if (is_limit) {
+        limit = true;
+        if (accept("all")) continue;
+      }
+      const Token& number = peek();
+      int64_t rows = 0;
+      if (number.kind != TokenKind::kNumber ||
+          !whole_number(number.text, &rows)) {
+        return unexpected(fmt::format("a whole number of rows after {}", upper(word.text)));
+      }
+      if (is("%", 1)) return not_yet(peek(1), "LIMIT in per cent");
+      next();
+      if (!is_limit && (is("rows") || is("row"))) next();
+      (is_limit ? query.limit : query.offset_rows) = rows;
+    }
+    return Status::OK();
   }
 
   Status close_query() {

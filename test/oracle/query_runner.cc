@@ -22,10 +22,17 @@ Result<Json> answer(const std::string& query, const std::string& folder) {
   plan::QueryOptions options;
   options.base_directory = folder;
   MILLSTREAM_ASSIGN(auto planned, plan::plan_query(query, *catalog, options));
-  MILLSTREAM_ASSIGN(auto pipeline, plan::to_pipeline(planned));
-  MILLSTREAM_ASSIGN(auto batches, run_batches(pipeline, plan::kBlockRows));
+  std::vector<std::shared_ptr<arrow::RecordBatch>> batches;
+  std::shared_ptr<arrow::Schema> schema = planned->schema;
+  if (streams(*planned)) {
+    MILLSTREAM_ASSIGN(auto pipeline, plan::to_pipeline(planned));
+    schema = pipeline.schema;
+    MILLSTREAM_ASSIGN(batches, run_batches(pipeline, plan::kBlockRows));
+  } else {
+    MILLSTREAM_ASSIGN(batches, plan_batches(planned, plan::kBlockRows, 2, nullptr));
+  }
   Json result;
-  for (const auto& field : pipeline.schema->fields()) {
+  for (const auto& field : schema->fields()) {
     result["names"].push_back(field->name());
     result["types"].push_back(expr::sql_type_name(*field->type()));
   }

@@ -1,0 +1,44 @@
+#pragma once
+// Rows in order, cut into units that can be worked on apart: what the operators of a query read.
+//
+// 1. Unit after unit, and within a unit batch after batch, the rows stand in the order of the source.
+// 2. How rows are cut into units is the same on every rank, whatever the ranks and threads.
+// 3. open() and the streams of different units may be used by several threads at once; one stream by one.
+
+#include <memory>
+#include <vector>
+
+#include "exec/block_source.h"
+
+namespace millstream::exec {
+
+class UnitStream {
+ public:
+  virtual ~UnitStream() = default;
+  /// The next batch, null at the end.
+  virtual Result<std::shared_ptr<arrow::RecordBatch>> next() = 0;
+};
+
+class Units {
+ public:
+  virtual ~Units() = default;
+  virtual const std::shared_ptr<arrow::Schema>& schema() const = 0;
+  virtual int count() const = 0;
+  virtual Result<std::unique_ptr<UnitStream>> open(int unit) const = 0;
+};
+
+/// A unit an entry point of the pipeline's table. Batches have `morsel_rows` rows at most.
+std::unique_ptr<Units> units_of_pipeline(plan::Pipeline pipeline, int64_t morsel_rows);
+
+/// Rows in memory, the same on every rank.
+std::unique_ptr<Units> units_of_batches(std::shared_ptr<arrow::Schema> schema,
+                                        std::vector<std::shared_ptr<arrow::RecordBatch>> batches,
+                                        int64_t morsel_rows);
+
+/// `units` with a filter, or a projection, on top.
+std::unique_ptr<Units> units_with_filter(std::unique_ptr<Units> units, expr::ExprPtr predicate);
+std::unique_ptr<Units> units_with_projection(std::unique_ptr<Units> units,
+                                             std::vector<expr::ExprPtr> expressions,
+                                             std::shared_ptr<arrow::Schema> schema);
+
+}  // namespace millstream::exec

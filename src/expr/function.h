@@ -82,6 +82,8 @@ struct Example {
 /// How calls are written, in SQL and in messages.
 enum class Notation : uint8_t { kCall, kInfix, kPrefix, kPostfix };
 
+struct Bounds;
+
 class Function {
  public:
   std::string name;
@@ -99,6 +101,9 @@ class Function {
   Result<std::optional<Binding>> (*bind)(const std::vector<ExprPtr>& arguments) = nullptr;
   /// A function that is short for another expression; tried before everything else. A null result: go on.
   Result<ExprPtr> (*rewrite)(const std::vector<ExprPtr>& arguments, QueryPosition position) = nullptr;
+  /// What is known of a call's values from what is known of its arguments' (expr/bounds.h); null: what the type
+  /// says. The arguments have the binding's parameter types.
+  Bounds (*bound)(const Expression& call, std::span<const Bounds> arguments) = nullptr;
   /// What `bind` and `rewrite` take, for the message that lists the overloads: "nullif(ANY, ANY)".
   std::vector<std::string> forms;
 };

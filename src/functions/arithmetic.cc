@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "expr/bound_rules.h"
 #include "expr/kernel.h"
 #include "expr/text.h"
 
@@ -261,6 +262,7 @@ MILLSTREAM_FUNCTION(arithmetic) {
   add.doc = "Sum. Of a date and a number of days, of a date or timestamp and an interval, too.";
   add.examples = {{"1 + 2", "3"}, {"0.1 + 2", "2.1"}, {"DATE '2024-01-31' + 1", "2024-02-01"}};
   add.bind = bind_sum<false>;
+  add.bound = sum_bounds;
   add.overloads = join(same_type<Add, 2>(Integers{}), same_type<Add, 2>(Floats{}), time_additions());
   add.forms = {"+(DECIMAL, DECIMAL)"};
 
@@ -270,6 +272,7 @@ MILLSTREAM_FUNCTION(arithmetic) {
   subtract.doc = "Difference, and with one argument the negative. Dates give days, timestamps an interval.";
   subtract.examples = {{"1 - 2", "-1"}, {"-(2.5)", "-2.5"}, {"DATE '2024-03-01' - DATE '2024-02-01'", "29"}};
   subtract.bind = bind_difference_or_negation;
+  subtract.bound = difference_bounds;
   subtract.overloads = join(same_type<Subtract, 2>(Integers{}), same_type<Subtract, 2>(Floats{}),
                             same_type<Negate, 1>(Integers{}), same_type<Negate, 1>(Floats{}),
                             time_subtractions(), std::vector<Binding>{interval_negation()});
@@ -281,6 +284,7 @@ MILLSTREAM_FUNCTION(arithmetic) {
   multiply.doc = "Product; a decimal product keeps all digits.";
   multiply.examples = {{"6 * 7", "42"}, {"3 * 0.1", "0.3"}};
   multiply.bind = bind_product;
+  multiply.bound = product_bounds;
   multiply.overloads =
       join(same_type<Multiply, 2>(Integers{}), same_type<Multiply, 2>(Floats{}), interval_products());
   multiply.forms = {"*(DECIMAL, DECIMAL)"};
@@ -290,6 +294,7 @@ MILLSTREAM_FUNCTION(arithmetic) {
   divide.notation = Notation::kInfix;
   divide.doc = "Quotient as a floating point number; division by zero gives an infinity or NaN.";
   divide.examples = {{"7 / 2", "3.5"}, {"1 / 0", "inf"}};
+  divide.bound = quotient_bounds;
   divide.overloads = join(same_type<Divide, 2>(Floats{}), interval_quotients());
 
   Function integer_divide;
@@ -300,6 +305,7 @@ MILLSTREAM_FUNCTION(arithmetic) {
       "Quotient of integers, cut towards zero; of other numbers as /. Division by zero is an error.";
   integer_divide.examples = {{"-7 // 2", "-3"}, {"-7e0 // 2", "-3.5"}};
   integer_divide.bind = bind_integer_division;
+  integer_divide.bound = whole_quotient_bounds;
   integer_divide.overloads =
       join(same_type<IntegerDivide, 2>(Integers{}), same_type<IntegerDivide, 2>(Floats{}));
 
@@ -311,6 +317,7 @@ MILLSTREAM_FUNCTION(arithmetic) {
       "Remainder, with the sign of the dividend. By zero it is an error, of floating point numbers NaN.";
   modulo.examples = {{"-7 % 3", "-1"}, {"7.5 % 2", "1.5"}};
   modulo.bind = bind_modulo;
+  modulo.bound = remainder_bounds;
   modulo.overloads = join(same_type<Modulo, 2>(Integers{}), same_type<Modulo, 2>(Floats{}));
   modulo.forms = {"%(DECIMAL, DECIMAL)"};
 

@@ -1,5 +1,6 @@
 // NOT, IS NULL and IS NOT NULL, a word of rows at a time.
 
+#include "expr/bound_rules.h"
 #include "expr/kernel.h"
 #include "expr/selection.h"
 
@@ -57,6 +58,14 @@ Result<std::optional<Binding>> bind_not(const std::vector<ExprPtr>& arguments) {
   return binding;
 }
 
+Bounds not_bounds(const Expression&, std::span<const Bounds> arguments) {
+  Bounds result;
+  const Range<__int128>& range = arguments[0].whole;
+  if (range.high) result.whole.low = {1 - range.high->value, range.high->origin};
+  if (range.low) result.whole.high = {1 - range.low->value, range.low->origin};
+  return result;
+}
+
 }  // namespace
 
 MILLSTREAM_FUNCTION(boolean) {
@@ -67,6 +76,7 @@ MILLSTREAM_FUNCTION(boolean) {
   negation.doc = "True where the argument is false.";
   negation.examples = {{"NOT true", "false"}, {"NOT NULL::BOOLEAN", "NULL"}};
   negation.bind = bind_not;
+  negation.bound = not_bounds;
   negation.forms = {"not(BOOLEAN)"};
 
   Function is_null;

@@ -1,5 +1,6 @@
 // = <> < <= > >= and IS [NOT] DISTINCT FROM, of any two values with a common type.
 
+#include "expr/bound_rules.h"
 #include "expr/selection.h"
 #include "functions/ordering.h"
 
@@ -105,6 +106,7 @@ Function comparison(const char* name, Bind bind, std::vector<std::string> aliase
   f.notation = Notation::kInfix;
   f.symbol = symbol;
   f.bind = bind;
+  f.bound = comparison_bounds;
   f.forms = {std::string(name) + "(ANY, ANY)"};
   return f;
 }

@@ -1,5 +1,6 @@
 // least and greatest; nullif, if and ifnull, which are short for CASE and COALESCE.
 
+#include "expr/bound_rules.h"
 #include "expr/selection.h"
 #include "functions/ordering.h"
 
@@ -148,6 +149,7 @@ MILLSTREAM_FUNCTION(conditional) {
   least.doc = "The smallest argument that is not NULL.";
   least.examples = {{"least(2, 1, NULL)", "1"}};
   least.bind = bind<false>;
+  least.bound = least_bounds;
   least.forms = {"least(ANY...)"};
 
   Function greatest;
@@ -155,6 +157,7 @@ MILLSTREAM_FUNCTION(conditional) {
   greatest.doc = "The greatest argument that is not NULL.";
   greatest.examples = {{"greatest(2, 1.5)", "2.0"}};
   greatest.bind = bind<true>;
+  greatest.bound = greatest_bounds;
   greatest.forms = {"greatest(ANY...)"};
 
   Function nullif;

@@ -4,6 +4,7 @@
 #include "functions/date_part.h"
 
 #include "base/nearest_name.h"
+#include "expr/bound_rules.h"
 #include "expr/calendar.h"
 #include "expr/kernel.h"
 
@@ -208,6 +209,44 @@ using WithIntervals = Types<Date, Timestamp, ZonedTimestamp, Interval>;
 using WithoutDates = Types<Timestamp, ZonedTimestamp, Interval, Time>;
 using AllTimes = Types<Date, Timestamp, ZonedTimestamp, Interval, Time>;
 
+/// Parts of dates and timestamps. A time of day may be 24:00:00, and an interval has any number of hours.
+template <DatePart kPart>
+Bounds part_bounds(const Expression& call, std::span<const Bounds> arguments) {
+  const arrow::DataType& type = *call.arguments[0]->type;
+  if (!is_date_type(type) && !is_timestamp_type(type)) return {};
+  switch (kPart) {
+    case DatePart::kMonth:
+      return whole_bounds(1, 12);
+    case DatePart::kDay:
+      return whole_bounds(1, 31);
+    case DatePart::kQuarter:
+      return whole_bounds(1, 4);
+    case DatePart::kWeek:
+      return whole_bounds(1, 53);
+    case DatePart::kDayOfWeek:
+      return whole_bounds(0, 6);
+    case DatePart::kIsoDayOfWeek:
+      return whole_bounds(1, 7);
+    case DatePart::kDayOfYear:
+      return whole_bounds(1, 366);
+    case DatePart::kEra:
+      return whole_bounds(0, 1);
+    case DatePart::kHour:
+      return whole_bounds(0, 23);
+    case DatePart::kMinute:
+    case DatePart::kSecond:
+      return whole_bounds(0, 59);
+    case DatePart::kMillisecond:
+      return whole_bounds(0, 59'999);
+    case DatePart::kMicrosecond:
+      return whole_bounds(0, 59'999'999);
+    case DatePart::kYearWeek:  // falls with the weeks of years BC
+      return {};
+    default:
+      return bounds_at_limits(call, arguments, 0);
+  }
+}
+
 template <DatePart kPart>
 Function part(std::vector<std::string> aliases, const char* doc, std::vector<Example> examples) {
   Function f;
@@ -215,6 +254,7 @@ Function part(std::vector<std::string> aliases, const char* doc, std::vector<Exa
   f.aliases = std::move(aliases);
   f.doc = doc;
   f.examples = std::move(examples);
+  f.bound = part_bounds<kPart>;
   if constexpr (kIsClock<kPart>) {
     f.overloads = one_each<Part<kPart>>(AllTimes{});
   } else if constexpr (kPart <= DatePart::kQuarter) {
@@ -280,18 +320,21 @@ MILLSTREAM_FUNCTION(date_part) {
   epoch.doc = "Seconds since 1970-01-01, or the length of an interval, with fractions.";
   epoch.examples = {{"epoch(TIMESTAMP '1970-01-02 00:00:00.5')", "86400.5"},
                     {"epoch(INTERVAL '90 minutes')", "5400.0"}};
+  epoch.bound = rising_bounds<0>;
   epoch.overloads = one_each<Epoch>(AllTimes{});
 
   Function epoch_ms;
   epoch_ms.name = "epoch_ms";
   epoch_ms.doc = "Milliseconds since 1970-01-01, or the length of an interval.";
   epoch_ms.examples = {{"epoch_ms(DATE '1970-01-02')", "86400000"}};
+  epoch_ms.bound = rising_bounds<0>;
   epoch_ms.overloads = one_each<EpochIn<1000>>(WithoutDates{});
 
   Function epoch_us;
   epoch_us.name = "epoch_us";
   epoch_us.doc = "Microseconds since 1970-01-01, or the length of an interval.";
   epoch_us.examples = {{"epoch_us(DATE '1970-01-02')", "86400000000"}};
+  epoch_us.bound = rising_bounds<0>;
   epoch_us.overloads = one_each<EpochIn<1000000>>(WithoutDates{});
 
   const char* t = "(TIMESTAMP '2024-12-31 10:11:12.345678')";

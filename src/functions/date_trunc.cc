@@ -1,6 +1,7 @@
 // date_trunc: the beginning of the hour, day, week, … that a time lies in.
 
 #include "expr/calendar.h"
+#include "expr/bound_rules.h"
 #include "expr/kernel.h"
 #include "functions/date_part.h"
 
@@ -186,6 +187,7 @@ MILLSTREAM_FUNCTION(date_trunc) {
   f.examples = {{"date_trunc('hour', TIMESTAMP '2024-01-02 10:11:12')", "2024-01-02 10:00:00"},
                 {"date_trunc('month', DATE '2024-01-31')", "2024-01-01 00:00:00"}};
   f.bind = bind;
+  f.bound = rising_bounds<1>;
   f.forms = {"date_trunc('part', DATE)", "date_trunc('part', TIMESTAMP)",
              "date_trunc('part', TIMESTAMP WITH TIME ZONE)", "date_trunc('part', INTERVAL)"};
   return define(std::move(f));

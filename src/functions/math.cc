@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "expr/bound_rules.h"
 #include "expr/calendar.h"
 #include "expr/kernel.h"
 
@@ -86,6 +87,23 @@ Function of_double(const char* name, const char* doc, std::vector<Example> examp
   return f;
 }
 
+// NaN, which these give for NaN, is above every number: there is no upper limit.
+Bounds from_zero(const Expression&, std::span<const Bounds>) {
+  Bounds result;
+  result.real.low = Limit<double>{0};
+  return result;
+}
+Bounds unit_bounds(const Expression&, std::span<const Bounds>) {
+  Bounds result;
+  result.real.low = Limit<double>{-1};
+  return result;
+}
+
+Function with_bound(Function f, Bounds (*bound)(const Expression&, std::span<const Bounds>)) {
+  f.bound = bound;
+  return f;
+}
+
 using FloatsAndTimes = Types<float, double, Date, Timestamp, ZonedTimestamp>;
 
 }  // namespace
@@ -138,8 +156,8 @@ MILLSTREAM_FUNCTION(math) {
   isfinite.overloads = same_type<IsFinite, 1>(FloatsAndTimes{});
 
   return define(
-      of_double<Sin>("sin", "Sine.", {{"sin(0)", "0.0"}}),
-      of_double<Cos>("cos", "Cosine.", {{"cos(0)", "1.0"}}),
+      with_bound(of_double<Sin>("sin", "Sine.", {{"sin(0)", "0.0"}}), unit_bounds),
+      with_bound(of_double<Cos>("cos", "Cosine.", {{"cos(0)", "1.0"}}), unit_bounds),
       of_double<Tan>("tan", "Tangent.", {{"tan(0)", "0.0"}}),
       of_double<Asin>("asin", "Inverse sine.", {{"asin(0)", "0.0"}}),
       of_double<Acos>("acos", "Inverse cosine.", {{"acos(1)", "0.0"}}),
@@ -148,8 +166,8 @@ MILLSTREAM_FUNCTION(math) {
       of_double<Log10>("log10", "Logarithm of base 10.", {{"log10(1000)", "3.0"}}),
       of_double<Log2>("log2", "Logarithm of base 2.", {{"log2(8)", "3.0"}}),
       of_double<Log1p>("log1p", "Natural logarithm of 1 + x, exact near zero.", {{"log1p(0)", "0.0"}}),
-      of_double<Exp>("exp", "e to the power of x.", {{"exp(0)", "1.0"}}),
-      of_double<Sqrt>("sqrt", "Square root.", {{"sqrt(16)", "4.0"}}),
+      with_bound(of_double<Exp>("exp", "e to the power of x.", {{"exp(0)", "1.0"}}), from_zero),
+      with_bound(of_double<Sqrt>("sqrt", "Square root.", {{"sqrt(16)", "4.0"}}), from_zero),
       of_double<Cbrt>("cbrt", "Cube root.", {{"cbrt(8)", "2.0"}}),
       of_double<Degrees>("degrees", "Radians as degrees.", {{"degrees(pi())", "180.0"}}),
       of_double<Radians>("radians", "Degrees as radians.", {{"radians(0)", "0.0"}}), std::move(log),

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "expr/bound_rules.h"
 #include "expr/kernel.h"
 #include "expr/text.h"
 
@@ -221,6 +222,7 @@ MILLSTREAM_FUNCTION(rounding) {
   abs.doc = "Absolute value.";
   abs.examples = {{"abs(-3)", "3"}, {"abs(-2.5)", "2.5"}};
   abs.bind = bind_abs;
+  abs.bound = absolute_bounds;
   abs.overloads = join(same_type<Abs, 1>(Integers{}), same_type<Abs, 1>(Floats{}));
   abs.forms = {"abs(DECIMAL)"};
 
@@ -229,6 +231,7 @@ MILLSTREAM_FUNCTION(rounding) {
   sign.doc = "-1, 0 or 1; 0 for NaN.";
   sign.examples = {{"sign(-3.5)", "-1"}};
   sign.bind = bind_sign;
+  sign.bound = always_between<-1, 1>;
   sign.overloads = join(same_type<Sign, 1>(Integers{}), same_type<Sign, 1>(Floats{}));
   sign.forms = {"sign(DECIMAL)"};
 
@@ -238,6 +241,7 @@ MILLSTREAM_FUNCTION(rounding) {
       "To the nearest whole number, or to a number of digits behind the point; halves go away from zero.";
   round.examples = {{"round(2.5)", "3"}, {"round(1234.5678e0, 2)", "1234.57"}, {"round(1250, -2)", "1300"}};
   round.bind = bind_rounding<Direction::kNearest>;
+  round.bound = rising_bounds<0>;
   round.overloads =
       join(same_type<Round, 1>(SignedIntegers{}), same_type<Round, 1>(Floats{}),
            with_digits<ToDigits<false>>(SignedIntegers{}), with_digits<ToDigits<false>>(Floats{}));
@@ -248,6 +252,7 @@ MILLSTREAM_FUNCTION(rounding) {
   trunc.doc = "Towards zero, to a whole number or to a number of digits behind the point.";
   trunc.examples = {{"trunc(-1.7)", "-1"}};
   trunc.bind = bind_rounding<Direction::kToZero>;
+  trunc.bound = rising_bounds<0>;
   trunc.overloads =
       join(same_type<Truncate, 1>(Integers{}), same_type<Truncate, 1>(Floats{}),
            with_digits<ToDigits<true>>(SignedIntegers{}), with_digits<ToDigits<true>>(Floats{}));
@@ -258,6 +263,7 @@ MILLSTREAM_FUNCTION(rounding) {
   floor.doc = "The greatest whole number that is not greater.";
   floor.examples = {{"floor(-1.5)", "-2"}, {"floor(1.5e0)", "1.0"}};
   floor.bind = bind_whole<Direction::kDown>;
+  floor.bound = rising_bounds<0>;
   floor.overloads = same_type<Floor, 1>(Floats{});
   floor.forms = {"floor(DECIMAL)"};
 
@@ -267,6 +273,7 @@ MILLSTREAM_FUNCTION(rounding) {
   ceil.doc = "The smallest whole number that is not smaller.";
   ceil.examples = {{"ceil(1.2)", "2"}};
   ceil.bind = bind_whole<Direction::kUp>;
+  ceil.bound = rising_bounds<0>;
   ceil.overloads = same_type<Ceil, 1>(Floats{});
   ceil.forms = {"ceil(DECIMAL)"};
 

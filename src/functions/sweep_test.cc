@@ -2,6 +2,7 @@
 // by testdata/make_sweep.py). Arguments are columns: whole ones first, then rows that must fail one by one; and
 // constants.
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <map>
@@ -9,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include "expr/bounds.h"
 #include "expr/expression.h"
 #include "expr/function.h"
 #include "expr/type.h"
@@ -219,6 +221,118 @@ TEST(Sweep, EqualsDuckDb) {
       }
     }
   }
+}
+
+/// What keeps `values` from lying within `bounds`; empty where they do.
+std::string outside(const expr::Bounds& bounds, const arrow::Array& values) {
+  const expr::Bounds seen = expr::observed_bounds(values);
+  if (seen.none) return "";
+  if (bounds.none) return "there are values";
+  const auto& type = *values.type();
+  if (bounds.whole.low && seen.whole.low->value < bounds.whole.low->value)
+    return expr::limit_text(seen.whole.low->value, type) + " is below";
+  if (bounds.whole.high && seen.whole.high->value > bounds.whole.high->value)
+    return expr::limit_text(seen.whole.high->value, type) + " is above";
+  if (bounds.real.low && seen.real.low && seen.real.low->value < bounds.real.low->value)
+    return expr::limit_text(seen.real.low->value) + " is below";
+  if (bounds.real.high && !seen.real.high) return "there are NaNs";
+  if (bounds.real.high && seen.real.high->value > bounds.real.high->value)
+    return expr::limit_text(seen.real.high->value) + " is above";
+  if (bounds.values) {
+    const auto known = texts_of(bounds.values);
+    for (const std::string& text : texts_of(arrow::MakeArray(values.data()))) {
+      if (text != "\\N" && std::find(known.begin(), known.end(), text) == known.end())
+        return text + " is not known";
+    }
+  }
+  return "";
+}
+
+/// Bounds of the columns as a file would claim them, or as a few known values.
+std::vector<expr::Bounds> column_bounds(const arrow::RecordBatch& batch, bool as_values) {
+  std::vector<expr::Bounds> bounds;
+  for (const auto& column : batch.columns()) {
+    bounds.push_back(expr::observed_bounds(*column));
+    if (!as_values || bounds.back().none) continue;
+    arrow::ArrayVector values;
+    for (int64_t row = 0; row < column->length(); ++row) {
+      if (column->IsValid(row)) values.push_back(column->Slice(row, 1));
+    }
+    if (values.size() <= 4) bounds.back().values = arrow::Concatenate(values).ValueOrDie();
+  }
+  return bounds;
+}
+
+TEST(Sweep, ResultsLieWithinTheirBounds) {
+  std::map<std::string, int> wrong;
+  int64_t checked = 0, limited = 0;
+  for (const Group& group : read_groups()) {
+    std::vector<TypePtr> types;
+    std::string title = group.name;
+    for (const std::string& name : group.types) {
+      title += " " + name;
+      if (!name.starts_with('=')) types.push_back(expr::parse_type(name).ValueOrDie());
+    }
+    arrow::FieldVector fields;
+    std::vector<ExprPtr> columns;
+    for (size_t i = 0; i < types.size(); ++i) {
+      fields.push_back(arrow::field(std::string(1, static_cast<char>('a' + i)), types[i]));
+      columns.push_back(expr::make_column(static_cast<int>(i), *fields.back()));
+    }
+    const auto made = expression_of(group, columns);
+    if (!made.ok() || types.empty()) continue;
+    const expr::Expression& e = **made;
+    arrow::ArrayVector arrays(types.size());
+    for (size_t i = 0; i < types.size(); ++i) {
+      std::vector<std::string> texts;
+      for (const auto& row : group.rows) {
+        if (row.back() != "\\E") texts.push_back(row[i]);
+      }
+      arrays[i] = column(texts, types[i]);
+    }
+    const int64_t rows = arrays[0]->length();
+    const auto all = arrow::RecordBatch::Make(arrow::schema(fields), rows, arrays);
+    const auto check = [&](std::vector<int32_t> chosen, bool as_values) {
+      const auto batch = expr::take_rows(*all, chosen).ValueOrDie();
+      const auto given = expr::evaluate(e, *batch).ValueOrDie();
+      const auto known = column_bounds(*batch, as_values);
+      const expr::Bounds bounds = expr::BoundInference(known).infer(e);
+      ++checked;
+      limited += !expr::bounds_text(bounds, e.type).empty();
+      std::string problem = outside(bounds, *given);
+      for (const bool outcome : {true, false}) {
+        if (e.type->id() != arrow::Type::BOOL || !problem.empty()) break;
+        const ExprPtr predicate = outcome ? *made : expr::make_call("not", {*made}).ValueOrDie();
+        expr::BoundInference filtered(known);
+        filtered.assume(*predicate);
+        const auto passed = expr::evaluate_filter(*predicate, *batch).ValueOrDie();
+        if (filtered.impossible() && !passed.empty()) problem = "impossible, but there are rows";
+        const auto survivors = expr::take_rows(*batch, passed).ValueOrDie();
+        for (int c = 0; c < survivors->num_columns() && !passed.empty() && problem.empty(); ++c)
+          problem = outside(filtered.column(c, *types[static_cast<size_t>(c)]), *survivors->column(c));
+      }
+      if (problem.empty() || ++wrong[title] > 3) return;
+      std::string text;
+      for (const auto& column : batch->columns()) {
+        for (const std::string& value : texts_of(column)) text += " " + value;
+        text += ";";
+      }
+      ADD_FAILURE() << title << ":" << text << " bounds " << expr::bounds_text(bounds, e.type) << ": "
+                    << problem;
+    };
+    std::vector<int32_t> every;
+    for (int32_t row = 0; row < rows; ++row) every.push_back(row);
+    check(every, false);
+    for (int32_t row = 0; row < rows; ++row) {
+      check({row}, row % 2 == 0);
+      for (const int32_t step : {1, 3, 7}) {
+        if (row + step < rows) check({row, row + step}, row % 3 == 0);
+      }
+      if (row + 8 < rows) check({row, row + 2, row + 5, row + 8}, row % 4 == 0);
+    }
+  }
+  EXPECT_GT(checked, 50000);
+  EXPECT_GT(limited, checked / 2);
 }
 
 TEST(Functions, AreDocumented) {

@@ -1,9 +1,15 @@
 #include "exec/query.h"
 
 #include <atomic>
+#include <map>
+#include <mutex>
+#include <thread>
 
 #include "base/cpu_share.h"
+#include "base/progress.h"
+#include "exec/aggregate.h"
 #include "exec/ordered_stream.h"
+#include "exec/sort.h"
 #include "exec/units.h"
 #include "plan/planner.h"
 
@@ -21,10 +27,9 @@ bool streams(const plan::Node& node) {
     case NodeKind::kFilter:
     case NodeKind::kProject:
       return streams(*node.input);
-    case NodeKind::kLimit:
+    default:
       return false;
   }
-  return false;
 }
 
 // Bytes of the buffers that a batch keeps alive.
@@ -49,7 +54,7 @@ class Executor {
     stream.threads = options_.threads;
     stream.everywhere = options_.everywhere;
     NodePtr node = plan;
-    if (node->kind == NodeKind::kLimit) {
+    if (node->kind == NodeKind::kLimit && node->input->kind != NodeKind::kSort) {
       stream.limit = node->limit;
       stream.offset = node->offset;
       node = node->input;
@@ -75,7 +80,12 @@ class Executor {
         return units_with_projection(std::move(input), node->expressions, node->schema);
       }
       case NodeKind::kLimit:
+        if (node->input->kind == NodeKind::kSort) return sorted(*node->input, node);
         return limited(*node);
+      case NodeKind::kSort:
+        return sorted(*node, nullptr);
+      case NodeKind::kAggregate:
+        return aggregated(*node);
       case NodeKind::kScan:
         break;
     }
@@ -98,14 +108,148 @@ class Executor {
     return units_of_batches(input->schema(), std::move(batches), options_.morsel_rows);
   }
 
+  // All rows on every rank, sorted there; of a LIMIT above only its rows are kept.
+  Result<std::unique_ptr<Units>> sorted(const plan::Node& node, const NodePtr& limit) {
+    MILLSTREAM_ASSIGN(auto input, units(node.input));
+    const auto schema = input->schema();
+    const int64_t wanted = limit == nullptr || limit->limit < 0 ? -1 : limit->limit + limit->offset;
+    // Each batch sends no more rows than can be among the first.
+    if (wanted >= 0) input = units_with_first(std::move(input), node.sort_keys, wanted);
+    OrderedStreamOptions stream;
+    stream.threads = options_.threads;
+    stream.everywhere = true;
+    std::vector<Batch> batches;
+    int64_t rows = 0, bytes = 0;
+    const auto cut = [&]() -> Status {
+      MILLSTREAM_ASSIGN(auto all, concatenate(schema, batches));
+      MILLSTREAM_ASSIGN(all, sort_rows(all, node.sort_keys, wanted));
+      rows = all->num_rows();
+      batches = {std::move(all)};
+      return Status::OK();
+    };
+    MILLSTREAM_TRY(stream_in_order(job_, *input, stream, [&](const Batch& batch) -> Status {
+      batches.push_back(batch);
+      rows += batch->num_rows();
+      if (wanted >= 0 && rows > std::max(2 * wanted, plan::kBlockRows)) return cut();
+      if (wanted < 0) {
+        bytes += bytes_of(*batch);
+        // Twice: the sorted rows stand beside the others.
+        MILLSTREAM_TRY(check(2 * bytes, "the rows of ORDER BY"));
+      }
+      return Status::OK();
+    }));
+    MILLSTREAM_TRY(cut());
+    batches[0] = batches[0]->Slice(limit == nullptr ? 0 : std::min(limit->offset, rows));
+    MILLSTREAM_TRY(hold(bytes_of(*batches[0]), "the rows of ORDER BY"));
+    return units_of_batches(schema, std::move(batches), options_.morsel_rows);
+  }
+
+  // Each thread groups its units; then threads and ranks are merged.
+  Result<std::unique_ptr<Units>> aggregated(const plan::Node& node) {
+    MILLSTREAM_ASSIGN(auto input, units(node.input));
+    const int rank = job_ == nullptr ? 0 : job_->rank();
+    const int size = job_ == nullptr ? 1 : job_->size();
+    const int mine = (input->count() - rank + size - 1) / size;
+    const int threads = std::max(1, std::min(options_.threads, mine));
+    std::vector<std::unique_ptr<Aggregator>> aggregators;
+    for (int i = 0; i < threads; ++i) {
+      MILLSTREAM_ASSIGN(auto made, Aggregator::make(node));
+      aggregators.push_back(std::move(made));
+    }
+    std::atomic<int> next = 0;
+    std::atomic<int64_t> bytes = 0;
+    std::mutex mutex;
+    std::map<int, Status> failures;  // by unit: the first is the one to tell
+    std::atomic<bool> failed = false;
+    const auto group_unit = [&](Aggregator& aggregator, int unit, int64_t& counted) -> Status {
+      MILLSTREAM_ASSIGN(auto stream, input->open(unit));
+      uint64_t position = static_cast<uint64_t>(unit) << 32;
+      while (true) {
+        MILLSTREAM_ASSIGN(auto batch, stream->next());
+        if (batch == nullptr) return Status::OK();
+        MILLSTREAM_TRY(aggregator.add(*batch, position));
+        position += static_cast<uint64_t>(batch->num_rows());
+        const int64_t now = aggregator.memory();
+        MILLSTREAM_TRY(check(bytes += now - counted, "the groups of an aggregate"));
+        counted = now;
+        beat();
+        if (job_ != nullptr && job_->failed()) return job_->failure();
+      }
+    };
+    const auto work = [&](int thread) {
+      int64_t counted = 0;
+      while (!failed) {
+        const int unit = rank + size * next.fetch_add(1);
+        if (unit >= input->count()) return;
+        const Status status = group_unit(*aggregators[static_cast<size_t>(thread)], unit, counted);
+        if (status.ok()) continue;
+        failed = true;
+        std::lock_guard lock(mutex);
+        failures.emplace(unit, status);
+      }
+    };
+    std::vector<std::thread> workers;
+    for (int i = 1; i < threads; ++i) workers.emplace_back(work, i);
+    work(0);
+    for (auto& worker : workers) worker.join();
+
+    // In the order of threads and ranks, which is any order: states are exact.
+    Aggregator& all = *aggregators[0];
+    Status status = failures.empty() ? Status::OK() : failures.begin()->second;
+    for (int i = 1; i < threads && status.ok(); ++i) {
+      status = all.merge(*aggregators[static_cast<size_t>(i)]);
+      aggregators[static_cast<size_t>(i)].reset();
+    }
+    if (size > 1) {
+      Result<std::string> saved = std::string();
+      if (status.ok()) saved = all.save();
+      if (!saved.ok()) status = saved.status();
+      MILLSTREAM_ASSIGN(const auto messages, job_->world().allgather_bytes(
+                                                 status.ok() ? "+" + *saved : "-" + encode_status(status)));
+      MILLSTREAM_TRY(first_failure(messages));
+      for (int other = 0; other < size; ++other) {
+        if (other == rank) continue;
+        MILLSTREAM_TRY(all.merge_saved(messages[static_cast<size_t>(other)].substr(1)));
+        MILLSTREAM_TRY(check(all.memory(), "the groups of an aggregate"));
+      }
+    }
+    MILLSTREAM_TRY(status);
+    MILLSTREAM_ASSIGN(auto groups, all.finish());
+    MILLSTREAM_TRY(hold(bytes_of(*groups), "the groups of an aggregate"));
+    return units_of_batches(node.schema, {std::move(groups)}, options_.morsel_rows);
+  }
+
+  // The error among messages of the form + or -error that is to be told.
+  static Status first_failure(const std::vector<std::string>& messages) {
+    Status first;
+    int first_rank = 0;
+    for (int rank = 0; rank < static_cast<int>(messages.size()); ++rank) {
+      const std::string& message = messages[static_cast<size_t>(rank)];
+      if (message.empty()) return bug_error("rank {} sent nothing", rank);
+      if (message[0] != '-') continue;
+      const Status status = decode_status(std::string_view(message).substr(1));
+      if (!first.ok() && !reported_before(status, rank, first, first_rank)) continue;
+      first = status;
+      first_rank = rank;
+    }
+    return first;
+  }
+
+  Status check(int64_t bytes, std::string_view what) const {
+    const int64_t needed = held_ + bytes;
+    if (options_.memory_bytes <= 0 || needed <= options_.memory_bytes) return Status::OK();
+    return failed_error(
+        "{} need more than {} of memory, and a rank may use {}; give it more with --memory, or make the "
+        "query hold "
+        "fewer rows or columns",
+        what, format_bytes(needed), format_bytes(options_.memory_bytes));
+  }
+
   // Counts memory that is kept until the query ends.
   Status hold(int64_t bytes, std::string_view what) {
+    MILLSTREAM_TRY(check(bytes, what));
     held_ += bytes;
-    if (options_.memory_bytes <= 0 || held_ <= options_.memory_bytes) return Status::OK();
-    return failed_error(
-        "{} need {} and more of memory, and a rank may use {}; give it more with --memory, or make the query hold "
-        "fewer rows or columns",
-        what, format_bytes(held_), format_bytes(options_.memory_bytes));
+    return Status::OK();
   }
 
   comm::Job* job_;

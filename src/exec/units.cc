@@ -1,7 +1,8 @@
 #include "exec/units.h"
 
 #include <algorithm>
-#include <deque>
+
+#include "exec/sort.h"
 
 namespace millstream::exec {
 namespace {
@@ -154,7 +155,27 @@ class ProjectionUnits final : public MappedUnits {
   std::shared_ptr<arrow::Schema> schema_;
 };
 
+class FirstUnits final : public MappedUnits {
+ public:
+  FirstUnits(std::unique_ptr<Units> input, std::vector<plan::SortKey> keys, int64_t rows)
+      : MappedUnits(std::move(input)), keys_(std::move(keys)), rows_(rows) {}
+  const std::shared_ptr<arrow::Schema>& schema() const override { return input_->schema(); }
+  Result<Batch> map(const Batch& batch) const override {
+    if (batch->num_rows() <= rows_) return batch;
+    return sort_rows(batch, keys_, rows_);
+  }
+
+ private:
+  std::vector<plan::SortKey> keys_;
+  int64_t rows_;
+};
+
 }  // namespace
+
+std::unique_ptr<Units> units_with_first(std::unique_ptr<Units> units, std::vector<plan::SortKey> keys,
+                                        int64_t rows) {
+  return std::make_unique<FirstUnits>(std::move(units), std::move(keys), rows);
+}
 
 std::unique_ptr<Units> units_of_pipeline(plan::Pipeline pipeline, int64_t morsel_rows) {
   return std::make_unique<PipelineUnits>(std::move(pipeline), morsel_rows);

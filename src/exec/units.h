@@ -41,4 +41,8 @@ std::unique_ptr<Units> units_with_projection(std::unique_ptr<Units> units,
                                              std::vector<expr::ExprPtr> expressions,
                                              std::shared_ptr<arrow::Schema> schema);
 
+/// Of every batch the first `rows` rows by `keys`, sorted.
+std::unique_ptr<Units> units_with_first(std::unique_ptr<Units> units, std::vector<plan::SortKey> keys,
+                                        int64_t rows);
+
 }  // namespace millstream::exec

@@ -8,10 +8,11 @@
 
 #include "expr/expression.h"
 #include "plan/catalog.h"
+#include "plan/relational.h"
 
 namespace millstream::plan {
 
-enum class NodeKind : uint8_t { kScan, kFilter, kProject, kLimit };
+enum class NodeKind : uint8_t { kScan, kFilter, kProject, kLimit, kAggregate, kSort };
 
 class Node;
 using NodePtr = std::shared_ptr<const Node>;
@@ -21,27 +22,33 @@ class Node {
  public:
   NodeKind kind = NodeKind::kScan;
   std::shared_ptr<arrow::Schema> schema;
-  NodePtr input;                                ///< of all but kScan
-  expr::QueryPosition position;                 ///< of the clause that a breaker came from
+  NodePtr input;                 ///< of all but kScan
+  expr::QueryPosition position;  ///< of the clause that a breaker came from
 
-  std::shared_ptr<const SourceTable> table;     ///< kScan
-  std::vector<int> columns;                     ///< kScan: columns of the table that are read
+  std::shared_ptr<const SourceTable> table;  ///< kScan
+  std::vector<int> columns;                  ///< kScan: columns of the table that are read
 
-  expr::ExprPtr predicate;                      ///< kFilter
-  std::vector<expr::ExprPtr> expressions;       ///< kProject: one a field of schema
+  expr::ExprPtr predicate;                 ///< kFilter
+  std::vector<expr::ExprPtr> expressions;  ///< kProject: one a field of schema
 
-  int64_t limit = -1;                           ///< kLimit: rows at most; -1: all
-  int64_t offset = 0;                           ///< kLimit: rows left out before
+  int64_t limit = -1;  ///< kLimit: rows at most; -1: all
+  int64_t offset = 0;  ///< kLimit: rows left out before
+
+  /// kAggregate: the first `num_keys` columns of the input are the keys; the schema is they and one field an
+  /// aggregate. Groups come in the order of their keys; without keys there is one group, also of no rows.
+  int num_keys = 0;
+  std::vector<AggregateCall> aggregates;
+  std::vector<SortKey> sort_keys;  ///< kSort; rows that are equal stay in their order
 };
 
 /// The streaming form that block sources execute: one scan, one filter, one projection. Every plan without a
 /// breaker rewrites to it (subqueries inlined, filters merged in order, columns pruned).
 struct Pipeline {
   std::shared_ptr<const SourceTable> table;
-  std::vector<int> columns;                     ///< of the table, that are read, ascending
-  expr::ExprPtr predicate;                      ///< over `columns`; null: all rows
-  std::vector<expr::ExprPtr> outputs;           ///< over `columns`
-  std::shared_ptr<arrow::Schema> schema;        ///< of the outputs
+  std::vector<int> columns;               ///< of the table, that are read, ascending
+  expr::ExprPtr predicate;                ///< over `columns`; null: all rows
+  std::vector<expr::ExprPtr> outputs;     ///< over `columns`
+  std::shared_ptr<arrow::Schema> schema;  ///< of the outputs
   /// The query in a normal form, the same for two texts that mean the same; without file names.
   std::string normal_form() const;
 };

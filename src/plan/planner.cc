@@ -1,10 +1,8 @@
 #include "plan/planner.h"
 
-#include <set>
-
 #include "base/nearest_name.h"
-#include "expr/type.h"
 #include "plan/rewrite.h"
+#include "plan/select_planner.h"
 #include "sql/binder.h"
 #include "sql/lexer.h"
 #include "sql/parser.h"
@@ -51,12 +49,7 @@ class Planner {
       MILLSTREAM_TRY(source_.place(check_expanded_size({predicate}), query.where->offset));
       node = make_filter(std::move(node), std::move(predicate));
     }
-    MILLSTREAM_ASSIGN(node, select_list(query, std::move(node), name));
-    if (query.limit || query.offset_rows) {
-      node = make_limit(std::move(node), query.limit.value_or(-1), query.offset_rows.value_or(0),
-                        source_.position(query.limit_offset));
-    }
-    return node;
+    return SelectPlanner(source_, query, std::move(node), name).plan();
   }
 
  private:
@@ -111,83 +104,6 @@ class Planner {
     const size_t slash = path.rfind('/');
     std::string base = slash == std::string::npos ? path : path.substr(slash + 1);
     return base.substr(0, base.find('.'));
-  }
-
-  Result<NodePtr> select_list(const ast::Query& query, NodePtr input, const std::string& name) {
-    sql::Scope scope;
-    scope.add_table(name, input->schema);
-    scope.set_aliases(&query.items);
-
-    std::vector<std::string> names;
-    std::vector<expr::ExprPtr> expressions;
-    std::set<std::string> seen;
-    const auto add = [&](std::string output, expr::ExprPtr expression, size_t offset) -> Status {
-      if (!seen.insert(output).second) {
-        return source_.error(
-            offset,
-            fmt::format("two columns of the result are called '{}'; give one another name with AS", output));
-      }
-      names.push_back(std::move(output));
-      expressions.push_back(std::move(expression));
-      return Status::OK();
-    };
-    for (size_t i = 0; i < query.items.size(); ++i) {
-      const ast::SelectItem& item = query.items[i];
-      scope.set_visible_aliases(i);
-      if (item.expression == nullptr) {
-        MILLSTREAM_TRY(check_star(item, name, *input->schema));
-        for (int column = 0; column < input->schema->num_fields(); ++column) {
-          const auto& field = input->schema->field(column);
-          if (is_excluded(item, field->name())) continue;
-          MILLSTREAM_TRY(add(field->name(), expr::make_column(column, *field, source_.position(item.offset)),
-                             item.offset));
-        }
-        continue;
-      }
-      MILLSTREAM_ASSIGN(auto bound, sql::bind_expression(*item.expression, scope, source_));
-      if (expr::is_null_type(*bound->type)) {
-        // A bare NULL is an INTEGER where a column needs a type.
-        MILLSTREAM_ASSIGN(
-            bound, expr::make_cast(std::move(bound), arrow::int32(), false, source_.position(item.offset)));
-      }
-      MILLSTREAM_TRY(source_.place(check_expanded_size({bound}), item.offset));
-      std::string output = output_name(item, *bound);
-      MILLSTREAM_TRY(add(std::move(output), std::move(bound), item.offset));
-    }
-    if (names.empty()) return source_.error(query.offset, "EXCLUDE leaves no column");
-    return make_project(std::move(input), names, std::move(expressions));
-  }
-
-  static std::string output_name(const ast::SelectItem& item, const expr::Expression& bound) {
-    if (!item.alias.empty()) return item.alias;
-    if (item.expression->kind != ast::ExprKind::kColumn) return ast::to_text(*item.expression);
-    // A column is called as its table spells it, whatever the case in the query.
-    const std::string& written = item.expression->parts.back();
-    return bound.kind == expr::Kind::kColumn && sql::equals_ignoring_case(bound.name, written) ? bound.name
-                                                                                               : written;
-  }
-
-  Status check_star(const ast::SelectItem& item, const std::string& name, const arrow::Schema& schema) {
-    if (!item.star_table.empty() && !sql::equals_ignoring_case(item.star_table, name)) {
-      return source_.error(item.offset, fmt::format("there is no table '{}'{}", item.star_table,
-                                                    name.empty() ? "" : name_hint(item.star_table, {name})));
-    }
-    for (const auto& [excluded, offset] : item.exclude) {
-      const std::vector<std::string> known = schema.field_names();
-      const auto same = [&, &excluded = excluded](const std::string& field) {
-        return sql::equals_ignoring_case(field, excluded);
-      };
-      if (std::ranges::none_of(known, same)) {
-        return source_.error(offset, fmt::format("there is no column '{}' to leave out{}", excluded,
-                                                 name_hint(excluded, known)));
-      }
-    }
-    return Status::OK();
-  }
-
-  static bool is_excluded(const ast::SelectItem& item, const std::string& field) {
-    return std::ranges::any_of(item.exclude,
-                               [&](const auto& e) { return sql::equals_ignoring_case(e.first, field); });
   }
 
   const sql::SourceText& source_;

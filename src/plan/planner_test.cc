@@ -192,10 +192,9 @@ TEST(Planner, Errors) {
             std::string::npos);
   EXPECT_NE(error_of("SELECT current_date FROM 'x'").find("current_date gives another value at every run"),
             std::string::npos);
-  EXPECT_NE(error_of("SELECT sum(a) FROM 'x'").find("the aggregate function sum() is not supported yet"),
-            std::string::npos);
-  EXPECT_NE(error_of("SELECT count(*) FROM 'x'").find("the aggregate function count() is not supported yet"),
-            std::string::npos);
+  EXPECT_NE(
+      error_of("SELECT median(a) FROM 'x'").find("the aggregate function median() is not supported yet"),
+      std::string::npos);
   EXPECT_NE(error_of("SELECT date '2024-02-30' AS d FROM 'x'").find("line 1, column 13: "),
             std::string::npos);
   EXPECT_NE(error_of("SELECT a + t FROM 'x'").find("line 1, column 10: "), std::string::npos);

@@ -81,8 +81,9 @@ double expanded_size(const Expression& e, std::unordered_map<const Expression*, 
 
 // What reads block by block, such as training, takes no clause that needs all rows or their number.
 Status breaker_error(const Node& node, std::string_view clause, std::string_view hint) {
-  return query_error("line {}, column {}: {} is not supported yet where rows are streamed; `millstream query` runs it{}",
-                     node.position.line, node.position.column, clause, hint);
+  return query_error(
+      "line {}, column {}: {} is not supported yet where rows are streamed; `millstream query` runs it{}",
+      node.position.line, node.position.column, clause, hint);
 }
 
 Result<Folded> fold(const Node& node) {
@@ -120,6 +121,10 @@ Result<Folded> fold(const Node& node) {
       result.columns = std::move(columns);
       return result;
     }
+    case NodeKind::kAggregate:
+      return breaker_error(node, node.aggregates.empty() ? "DISTINCT" : "an aggregate", "");
+    case NodeKind::kSort:
+      return breaker_error(node, "ORDER BY", "");
     case NodeKind::kLimit:
       return breaker_error(node, node.limit >= 0 ? "LIMIT" : "OFFSET",
                            "; the option --limit-rows N reads only the first N rows");
@@ -221,6 +226,34 @@ NodePtr make_project(NodePtr input, const std::vector<std::string>& names, std::
   node->schema = schema_of(names, expressions);
   node->input = std::move(input);
   node->expressions = std::move(expressions);
+  return node;
+}
+
+NodePtr make_aggregate(NodePtr input, int num_keys, std::vector<AggregateCall> aggregates,
+                       const std::vector<std::string>& names, expr::QueryPosition position) {
+  auto node = std::make_shared<Node>();
+  node->kind = NodeKind::kAggregate;
+  arrow::FieldVector fields(input->schema->fields().begin(), input->schema->fields().begin() + num_keys);
+  for (size_t i = 0; i < aggregates.size(); ++i) {
+    const AggregateKind kind = aggregates[i].kind;
+    const bool count = kind == AggregateKind::kCount || kind == AggregateKind::kCountStar;
+    fields.push_back(arrow::field(names[i], aggregates[i].result, !count));
+  }
+  node->schema = arrow::schema(std::move(fields));
+  node->input = std::move(input);
+  node->num_keys = num_keys;
+  node->aggregates = std::move(aggregates);
+  node->position = position;
+  return node;
+}
+
+NodePtr make_sort(NodePtr input, std::vector<SortKey> keys, expr::QueryPosition position) {
+  auto node = std::make_shared<Node>();
+  node->kind = NodeKind::kSort;
+  node->schema = input->schema;
+  node->input = std::move(input);
+  node->sort_keys = std::move(keys);
+  node->position = position;
   return node;
 }
 

@@ -27,6 +27,10 @@ NodePtr make_filter(NodePtr input, expr::ExprPtr predicate);
 NodePtr make_project(NodePtr input, const std::vector<std::string>& names,
                      std::vector<expr::ExprPtr> expressions);
 
+/// Groups by the first `num_keys` columns of `input`; `names` are those of the aggregates.
+NodePtr make_aggregate(NodePtr input, int num_keys, std::vector<AggregateCall> aggregates,
+                       const std::vector<std::string>& names, expr::QueryPosition position);
+NodePtr make_sort(NodePtr input, std::vector<SortKey> keys, expr::QueryPosition position);
 /// At most `limit` rows (-1: all) after the first `offset`.
 NodePtr make_limit(NodePtr input, int64_t limit, int64_t offset, expr::QueryPosition position);
 

@@ -111,11 +111,16 @@ std::string to_text(const Expr& e) {
     case ExprKind::kOr:
       return fmt::format("({})", list_text(e.arguments, 0, " OR "));
     case ExprKind::kCall: {
-      if (e.unit == "*") return fmt::format("{}_star()", e.text);
+      if (e.unit == "*") {
+        return fmt::format("{}_star(){}", e.text,
+                           e.filter == nullptr ? "" : fmt::format(" FILTER (WHERE {})", to_text(*e.filter)));
+      }
       std::string name = e.text;
       if (name == "coalesce" || name == "ifnull") name = "COALESCE";
       if (is_quoted_function(name)) name = fmt::format("\"{}\"", name);
-      return fmt::format("{}({})", name, list_text(e.arguments, 0, ", "));
+      name = fmt::format("{}({}{})", name, e.distinct ? "DISTINCT " : "", list_text(e.arguments, 0, ", "));
+      if (e.filter != nullptr) name += fmt::format(" FILTER (WHERE {})", to_text(*e.filter));
+      return name;
     }
     case ExprKind::kCast:
       return fmt::format("{}({} AS {})", e.try_cast ? "TRY_CAST" : "CAST", to_text(*e.arguments[0]),

@@ -50,6 +50,8 @@ struct Expr {
   std::vector<std::string> parts;  ///< kColumn
   std::vector<ExprPtr> arguments;
   TypeName type;             ///< kCast
+  ExprPtr filter;            ///< kCall: FILTER (WHERE …)
+  bool distinct = false;     ///< kCall: f(DISTINCT …)
   bool negated = false;      ///< NOT IN, NOT BETWEEN, IS NOT
   bool try_cast = false;     ///< kCast
   bool has_operand = false;  ///< kCase: CASE x WHEN …; the operand is arguments[0]
@@ -94,15 +96,29 @@ struct CommonTable {
   std::unique_ptr<Query> query;
 };
 
+struct OrderItem {
+  ExprPtr expression;  ///< null: ORDER BY ALL
+  bool descending = false;
+  bool nulls_first = false;
+};
+
 struct Query {
   size_t offset = 0;
   std::vector<CommonTable> with;
   std::vector<SelectItem> items;
   std::optional<TableSource> from;
   ExprPtr where;
-  std::optional<int64_t> limit;   ///< LIMIT ALL: none
+  bool distinct = false;
+  size_t distinct_offset = 0;
+  std::vector<ExprPtr> group_by;
+  bool group_all = false;   ///< GROUP BY ALL
+  size_t group_offset = 0;  ///< of GROUP
+  ExprPtr having;
+  std::vector<OrderItem> order_by;
+  size_t order_offset = 0;       ///< of ORDER
+  std::optional<int64_t> limit;  ///< LIMIT ALL: none
   std::optional<int64_t> offset_rows;
-  size_t limit_offset = 0;        ///< of LIMIT or OFFSET, whichever comes first
+  size_t limit_offset = 0;  ///< of LIMIT or OFFSET, whichever comes first
 };
 
 }  // namespace millstream::sql::ast

@@ -303,8 +303,13 @@ class Binder {
   Result<expr::ExprPtr> function(const Expr& e) {
     const std::string& name = e.text;
     if (contains(kVolatile, name)) return volatile_error(source_, e.offset, name + "()");
+    if (const auto kind = expr::find_aggregate(name)) return aggregate(e, *kind);
     if (expr::FunctionRegistry::instance().find(name) == nullptr && contains(kAggregates, name)) {
       return source_.error(e.offset, fmt::format("the aggregate function {}() is not supported yet", name));
+    }
+    if (e.distinct || e.filter != nullptr) {
+      return source_.error(e.offset, fmt::format("{} is for aggregates, and {} is none",
+                                                 e.distinct ? "DISTINCT" : "FILTER", name));
     }
     if (e.unit == "*") return source_.error(e.offset, fmt::format("{}(*) is no function", name));
     MILLSTREAM_ASSIGN(auto arguments, bind_all(e));
@@ -323,6 +328,64 @@ class Binder {
       return at(e, expr::make_case({arguments[0], arguments[1]}, arguments[2], position(e)));
     }
     return call(name, std::move(arguments), e);
+  }
+
+  Result<expr::ExprPtr> aggregate(const Expr& e, expr::AggregateKind kind) {
+    AggregateCollector* collector = scope_.aggregates();
+    if (collector == nullptr)
+      return source_.error(e.offset, fmt::format("{} cannot contain aggregates", scope_.clause()));
+    if (collector->inside) return source_.error(e.offset, "aggregate function calls cannot be nested");
+    const bool star = e.unit == "*" || (kind == expr::AggregateKind::kCount && e.arguments.empty());
+    if (star ? kind != expr::AggregateKind::kCount : e.arguments.size() != 1) {
+      return source_.error(e.offset,
+                           star ? fmt::format("{}(*) is no aggregate; there is count(*)", e.text)
+                                : fmt::format("{} takes one argument, not {}", e.text, e.arguments.size()));
+    }
+    if (star && e.distinct) return source_.error(e.offset, "DISTINCT needs an argument: count(DISTINCT x)");
+    AggregateExpression call;
+    call.kind = star ? expr::AggregateKind::kCountStar : kind;
+    call.result = arrow::int64();
+    collector->inside = true;
+    const auto bind_parts = [&]() -> Status {
+      if (!star) {
+        MILLSTREAM_ASSIGN(call.argument, bind(*e.arguments[0]));
+        auto types = expr::aggregate_types(kind, call.argument->type);
+        if (!types.ok()) return source_.place(types.status(), e.offset);
+        call.result = types->result;
+        if (!types->argument->Equals(*call.argument->type)) {
+          MILLSTREAM_ASSIGN(call.argument,
+                            at(e, expr::make_cast(call.argument, types->argument, false, position(e))));
+        }
+        // count of what is never NULL counts rows.
+        if (kind == expr::AggregateKind::kCount && !call.argument->nullable && !e.distinct) {
+          call.kind = expr::AggregateKind::kCountStar;
+          call.argument = nullptr;
+        }
+        call.distinct = e.distinct && expr::distinct_matters(kind);
+      }
+      if (e.filter != nullptr) {
+        MILLSTREAM_ASSIGN(call.filter, bind_predicate(*e.filter, scope_, source_, "FILTER"));
+      }
+      return Status::OK();
+    };
+    const Status status = bind_parts();
+    collector->inside = false;
+    MILLSTREAM_TRY(status);
+    const auto same = [](const expr::ExprPtr& a, const expr::ExprPtr& b) {
+      return a == nullptr || b == nullptr ? a == b : same_expression(*a, *b);
+    };
+    size_t index = 0;
+    for (; index < collector->calls.size(); ++index) {
+      const AggregateExpression& known = collector->calls[index];
+      if (known.kind == call.kind && known.distinct == call.distinct && same(known.argument, call.argument) &&
+          same(known.filter, call.filter)) {
+        break;
+      }
+    }
+    const bool count = kind == expr::AggregateKind::kCount;
+    const auto field = arrow::field(ast::to_text(e), call.result, !count);
+    if (index == collector->calls.size()) collector->calls.push_back(std::move(call));
+    return expr::make_column(collector->first_column + static_cast<int>(index), *field, position(e));
   }
 
   Result<expr::ExprPtr> cast(const Expr& e) {
@@ -436,6 +499,8 @@ Result<expr::ExprPtr> Scope::alias(size_t item, const SourceText& source) const 
   earlier.tables_ = tables_;
   earlier.items_ = items_;
   earlier.visible_items_ = item;
+  earlier.aggregates_ = aggregates_;
+  earlier.clause_ = clause_;
   earlier.bound_aliases_ = bound_aliases_;
   MILLSTREAM_ASSIGN(auto bound, bind_expression(*(*items_)[item].expression, earlier, source));
   bound_aliases_.insert(earlier.bound_aliases_.begin(), earlier.bound_aliases_.end());
@@ -499,13 +564,26 @@ Result<expr::ExprPtr> bind_expression(const Expr& expression, const Scope& scope
   return Binder(scope, source).bind(expression);
 }
 
-Result<expr::ExprPtr> bind_predicate(const Expr& expression, const Scope& scope, const SourceText& source) {
+bool same_expression(const expr::Expression& a, const expr::Expression& b) {
+  if (&a == &b) return true;
+  if (a.kind != b.kind || a.column != b.column || a.try_cast != b.try_cast || a.function != b.function ||
+      !a.type->Equals(*b.type) || a.arguments.size() != b.arguments.size()) {
+    return false;
+  }
+  if ((a.literal == nullptr) != (b.literal == nullptr)) return false;
+  if (a.literal != nullptr && !a.literal->Equals(*b.literal)) return false;
+  for (size_t i = 0; i < a.arguments.size(); ++i)
+    if (!same_expression(*a.arguments[i], *b.arguments[i])) return false;
+  return true;
+}
+
+Result<expr::ExprPtr> bind_predicate(const Expr& expression, const Scope& scope, const SourceText& source,
+                                     const char* clause) {
   MILLSTREAM_ASSIGN(auto bound, bind_expression(expression, scope, source));
   if (bound->type->id() == arrow::Type::BOOL) return bound;
   if (!expr::is_numeric_type(*bound->type) && !expr::is_null_type(*bound->type)) {
-    return source.error(expression.offset,
-                        fmt::format("WHERE needs a condition, which is BOOLEAN; this is {}",
-                                    expr::sql_type_name(*bound->type)));
+    return source.error(expression.offset, fmt::format("{} needs a condition, which is BOOLEAN; this is {}",
+                                                       clause, expr::sql_type_name(*bound->type)));
   }
   auto cast = expr::make_cast(std::move(bound), arrow::boolean(), false, source.position(expression.offset));
   if (cast.ok()) return cast;

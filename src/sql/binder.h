@@ -7,10 +7,31 @@
 #include <string>
 #include <vector>
 
+#include "expr/aggregate.h"
 #include "sql/ast.h"
 #include "sql/source_text.h"
 
 namespace millstream::sql {
+
+/// An aggregate of a query, over the rows that are grouped.
+struct AggregateExpression {
+  expr::AggregateKind kind = expr::AggregateKind::kCountStar;
+  expr::ExprPtr argument;  ///< null: count(*)
+  expr::ExprPtr filter;    ///< null: none
+  bool distinct = false;
+  expr::TypePtr result;
+};
+
+/// Collects the aggregates of clauses that may have some (SELECT, HAVING, ORDER BY). Aggregate i is bound as the
+/// column first_column + i: a column behind those of the tables.
+struct AggregateCollector {
+  int first_column = 0;
+  std::vector<AggregateExpression> calls;
+  bool inside = false;  ///< an aggregate's arguments are being bound
+};
+
+/// The same value for the same rows, whatever the places in the text.
+bool same_expression(const expr::Expression& a, const expr::Expression& b);
 
 /// What names mean in a clause: the columns of FROM, and aliases of the SELECT list. Column indices are those
 /// of the concatenated schemas. A column of FROM hides an alias of the same name, as in DuckDB.
@@ -23,6 +44,12 @@ class Scope {
   void set_aliases(const std::vector<ast::SelectItem>* items) { items_ = items; }
   /// Only the first `count` items of the SELECT list are visible (all by default).
   void set_visible_aliases(size_t count) { visible_items_ = count; }
+
+  /// Aggregates are allowed and collected. Without, they are errors that name `clause`.
+  void set_aggregates(AggregateCollector* aggregates) { aggregates_ = aggregates; }
+  AggregateCollector* aggregates() const { return aggregates_; }
+  void set_clause(const char* clause) { clause_ = clause; }
+  const char* clause() const { return clause_; }
 
   struct Table {
     std::string name;
@@ -43,14 +70,16 @@ class Scope {
   std::vector<Table> tables_;
   const std::vector<ast::SelectItem>* items_ = nullptr;
   size_t visible_items_ = SIZE_MAX;
+  AggregateCollector* aggregates_ = nullptr;
+  const char* clause_ = "WHERE";
   mutable std::map<size_t, expr::ExprPtr> bound_aliases_;
 };
 
 Result<expr::ExprPtr> bind_expression(const ast::Expr& expression, const Scope& scope,
                                       const SourceText& source);
-/// For WHERE: a boolean; numbers are true where they are not zero.
+/// For WHERE and its like: a boolean; numbers are true where they are not zero.
 Result<expr::ExprPtr> bind_predicate(const ast::Expr& expression, const Scope& scope,
-                                     const SourceText& source);
+                                     const SourceText& source, const char* clause = "WHERE");
 
 /// Parses and binds an expression over the columns of `schema`. `name` is what messages call the text.
 Result<expr::ExprPtr> bind_text(const std::string& text, const std::shared_ptr<arrow::Schema>& schema,

@@ -39,17 +39,25 @@ struct Unsupported {
   const char* what;
 };
 constexpr Unsupported kUnsupportedClauses[] = {
-    {"join", "JOIN"},          {"inner", "JOIN"},
-    {"left", "JOIN"},          {"right", "JOIN"},
-    {"full", "JOIN"},          {"cross", "JOIN"},
-    {"natural", "JOIN"},       {"semi", "JOIN"},
-    {"anti", "JOIN"},          {"asof", "JOIN"},
-    {"positional", "JOIN"},    {"group", "GROUP BY"},
-    {"having", "HAVING"},      {"window", "WINDOW"},
-    {"qualify", "QUALIFY"},    {"order", "ORDER BY"},
-    {"union", "UNION"},        {"intersect", "INTERSECT"},
-    {"except", "EXCEPT"},      {"tablesample", "TABLESAMPLE"},
-    {"using", "USING SAMPLE"}, {"pivot", "PIVOT"},
+    {"join", "JOIN"},
+    {"inner", "JOIN"},
+    {"left", "JOIN"},
+    {"right", "JOIN"},
+    {"full", "JOIN"},
+    {"cross", "JOIN"},
+    {"natural", "JOIN"},
+    {"semi", "JOIN"},
+    {"anti", "JOIN"},
+    {"asof", "JOIN"},
+    {"positional", "JOIN"},
+    {"window", "WINDOW"},
+    {"qualify", "QUALIFY"},
+    {"union", "UNION"},
+    {"intersect", "INTERSECT"},
+    {"except", "EXCEPT"},
+    {"tablesample", "TABLESAMPLE"},
+    {"using", "USING SAMPLE"},
+    {"pivot", "PIVOT"},
     {"unpivot", "UNPIVOT"},
 };
 
@@ -199,9 +207,65 @@ class Parser {
       MILLSTREAM_ASSIGN(query->where, parse_expr());
       seen_where_ = true;
     }
+    MILLSTREAM_TRY(parse_grouping(*query));
+    MILLSTREAM_TRY(parse_order(*query));
     MILLSTREAM_TRY(parse_limit(*query));
     --nesting_;
     return query;
+  }
+
+  // GROUP BY … and HAVING.
+  Status parse_grouping(ast::Query& query) {
+    if (is("group")) {
+      query.group_offset = next().offset;
+      MILLSTREAM_TRY(expect("by", "BY after GROUP"));
+      if (accept("all")) {
+        query.group_all = true;
+      } else {
+        do {
+          for (std::string_view word : {"rollup", "cube", "grouping"}) {
+            if (peek().is_word(word) && (is("(", 1) || is("sets", 1))) return not_yet(peek(), upper(word));
+          }
+          if (is("(") && is(")", 1)) return not_yet(peek(), "GROUP BY ()");
+          MILLSTREAM_ASSIGN(auto key, parse_expr());
+          query.group_by.push_back(std::move(key));
+        } while (accept(","));
+      }
+    }
+    if (accept("having")) {
+      MILLSTREAM_ASSIGN(query.having, parse_expr());
+    }
+    return Status::OK();
+  }
+
+  // ORDER BY …
+  Status parse_order(ast::Query& query) {
+    if (!is("order")) return Status::OK();
+    query.order_offset = next().offset;
+    MILLSTREAM_TRY(expect("by", "BY after ORDER"));
+    do {
+      ast::OrderItem item;
+      if (query.order_by.empty() && accept("all")) {
+        MILLSTREAM_TRY(parse_direction(item));
+        query.order_by.push_back(std::move(item));
+        return Status::OK();
+      }
+      MILLSTREAM_ASSIGN(item.expression, parse_expr());
+      MILLSTREAM_TRY(parse_direction(item));
+      query.order_by.push_back(std::move(item));
+    } while (accept(","));
+    return Status::OK();
+  }
+
+  // [ASC | DESC] [NULLS FIRST | LAST]
+  Status parse_direction(ast::OrderItem& item) {
+    item.descending = accept("desc");
+    if (!item.descending) accept("asc");
+    if (accept("nulls")) {
+      item.nulls_first = is("first");
+      if (!accept("first")) MILLSTREAM_TRY(expect("last", "FIRST or LAST after NULLS"));
+    }
+    return Status::OK();
   }
 
   static bool whole_number(const std::string& text, int64_t* value) {
@@ -226,8 +290,7 @@ class Parser {
       }
       const Token& number = peek();
       int64_t rows = 0;
-      if (number.kind != TokenKind::kNumber ||
-          !whole_number(number.text, &rows)) {
+      if (number.kind != TokenKind::kNumber || !whole_number(number.text, &rows)) {
         return unexpected(fmt::format("a whole number of rows after {}", upper(word.text)));
       }
       if (is("%", 1)) return not_yet(peek(1), "LIMIT in per cent");
@@ -255,8 +318,10 @@ class Parser {
 
   Status parse_select_list(ast::Query& query) {
     next();
-    if (is("distinct")) return not_yet(peek(), "DISTINCT");
-    accept("all");
+    query.distinct_offset = peek().offset;
+    query.distinct = accept("distinct");
+    if (query.distinct && is("on")) return not_yet(peek(), "DISTINCT ON");
+    if (!query.distinct) accept("all");
     do {
       if (is("from") && !query.items.empty()) break;  // a comma too many, as DuckDB allows
       ast::SelectItem item;
@@ -711,7 +776,7 @@ class Parser {
     const std::string function = to_lower(name.text);
     std::vector<ExprPtr> arguments;
     bool star = false;
-    if (is("distinct")) return not_yet(peek(), "DISTINCT");
+    const bool distinct = accept("distinct");
     if (is("*") && is(")", 1)) {
       next();
       star = true;
@@ -727,10 +792,21 @@ class Parser {
     if (is("order")) return not_yet(peek(), "ORDER BY inside a function");
     MILLSTREAM_TRY(expect(")", fmt::format("',' or ')' in the arguments of {}", function)));
     if (is("over")) return not_yet(peek(), "a window function (OVER)");
-    if (is("filter") && is("(", 1)) return not_yet(peek(), "an aggregate's FILTER");
+    ExprPtr filter;
+    if (is("filter") && is("(", 1)) {
+      next();
+      next();
+      MILLSTREAM_TRY(expect("where", "WHERE in FILTER (WHERE …)"));
+      MILLSTREAM_ASSIGN(filter, parse_expr());
+      MILLSTREAM_TRY(expect(")", "')' after FILTER's condition"));
+      if (is("over")) return not_yet(peek(), "a window function (OVER)");
+    }
     if (is("within")) return not_yet(peek(), "WITHIN GROUP");
     MILLSTREAM_ASSIGN(auto call, node(ExprKind::kCall, name.offset, function, std::move(arguments)));
     if (star) call->unit = "*";
+    call->distinct = distinct;
+    if (filter != nullptr) call->depth = std::max(call->depth, filter->depth + 1);
+    call->filter = std::move(filter);
     return call;
   }
 

@@ -46,6 +46,16 @@ expr::QueryPosition SourceText::position(size_t offset) const {
   return result;
 }
 
+size_t SourceText::offset(const expr::QueryPosition& position) const {
+  if (position.line < 1 || position.line > static_cast<int>(line_starts_.size())) return 0;
+  size_t at = line_starts_[static_cast<size_t>(position.line) - 1];
+  for (int column = 1; column < position.column && at < text_.size(); ++column) {
+    ++at;
+    while (at < text_.size() && is_continuation_byte(text_[at])) ++at;
+  }
+  return at;
+}
+
 Status SourceText::error(size_t offset, std::string_view message) const {
   offset = std::min(offset, text_.size());
   // An error at the end of the text points behind the last thing written, not at a blank line below it.

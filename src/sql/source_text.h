@@ -22,6 +22,9 @@ class SourceText {
   /// 1-based line and column of the byte at `offset`; columns count characters, not bytes.
   expr::QueryPosition position(size_t offset) const;
 
+  /// The byte at a position that position() gave.
+  size_t offset(const expr::QueryPosition& position) const;
+
   /// A query error at the byte `offset`:
   ///
   ///     NAME, line L, column C: message

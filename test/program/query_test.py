@@ -92,6 +92,22 @@ class Query(ProgramTest):
         (self.scratch / "q.sql").write_text("SELECT k FROM 't/*.parquet' LIMIT 1;\n")
         self.assertEqual(self.run_program("query", "-f", "q.sql", "--json").json()["data"], [[0]])
 
+    def test_groups_and_orders_have_the_same_bits_everywhere(self):
+        text = self.everywhere("SELECT s, k % 3 AS m, sum(x / 3) AS total, stddev(x) AS d, first(k) AS f, count(DISTINCT "
+                               "k % 100) AS c FROM 't/*.parquet' GROUP BY ALL")
+        self.assertIn("33 rows", text)
+        text = self.everywhere("SELECT k, x FROM 't/*.parquet' ORDER BY s DESC, x NULLS FIRST LIMIT 30 OFFSET 5")
+        self.assertIn("30 rows", text)
+        for ranks in (1, 3):  # how much was needed when it was too much is not the same
+            self.assert_fails(["query", "SELECT k, count(*) FROM 't/*.parquet' GROUP BY k", "--memory", "20000"], 1,
+                              "the groups of an aggregate", "--memory", ranks=[ranks])
+            self.assert_fails(["query", "SELECT * FROM 't/*.parquet' ORDER BY x", "--memory", "20000"], 1, "ORDER BY",
+                              ranks=[ranks])
+
+    def test_training_streams(self):
+        recipe = self.recipe(query="SELECT k AS a, max(x) AS b, 1.0 AS c, count(*) AS y FROM 't/*.parquet' GROUP BY k")
+        self.assert_fails(["batches", recipe], 2, "where rows are streamed", "millstream query")
+
     def test_errors(self):
         self.assert_fails(["query"], 2, "-f FILE")
         self.assert_fails(["query", "FROM 't/*.parquet'", "-o", "x.txt"], 2, "x.txt", ".parquet")

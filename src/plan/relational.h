@@ -1,0 +1,28 @@
+#pragma once
+// What the nodes of a plan that need all of their input carry: aggregation and sorting.
+
+#include <cstdint>
+#include <vector>
+
+#include "expr/aggregate.h"
+
+namespace millstream::plan {
+
+using expr::AggregateKind;
+
+/// An aggregate over columns of the node's input.
+struct AggregateCall {
+  AggregateKind kind = AggregateKind::kCountStar;
+  int argument = -1;      ///< -1: count(*)
+  int filter = -1;        ///< a boolean column: only rows where it is true; -1: all rows
+  bool distinct = false;  ///< every value once
+  expr::TypePtr result;
+};
+
+struct SortKey {
+  int column = 0;
+  bool descending = false;
+  bool nulls_first = false;
+};
+
+}  // namespace millstream::plan

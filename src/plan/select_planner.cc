@@ -1,0 +1,317 @@
+#include "plan/select_planner.h"
+
+#include <algorithm>
+
+#include "base/nearest_name.h"
+#include "expr/aggregate.h"
+#include "expr/type.h"
+#include "plan/rewrite.h"
+#include "sql/lexer.h"
+
+namespace millstream::plan {
+namespace {
+
+namespace ast = sql::ast;
+using expr::ExprPtr;
+
+std::string output_name(const ast::SelectItem& item, const expr::Expression& bound) {
+  if (!item.alias.empty()) return item.alias;
+  if (item.expression->kind != ast::ExprKind::kColumn) return ast::to_text(*item.expression);
+  // A column is called as its table spells it, whatever the case in the query.
+  const std::string& written = item.expression->parts.back();
+  return bound.kind == expr::Kind::kColumn && sql::equals_ignoring_case(bound.name, written) ? bound.name
+                                                                                             : written;
+}
+
+// A whole number that stands alone: the position of an output.
+bool is_position(const ast::Expr& e) {
+  return e.kind == ast::ExprKind::kNumber && !e.text.empty() && e.text.size() < 9 &&
+         e.text.find_first_not_of("0123456789") == std::string::npos;
+}
+
+}  // namespace
+
+SelectPlanner::SelectPlanner(const sql::SourceText& source, const ast::Query& query, NodePtr input,
+                             std::string name)
+    : source_(source), query_(query), node_(std::move(input)), table_(std::move(name)) {
+  scope_.add_table(table_, node_->schema);
+  scope_.set_aliases(&query_.items);
+  collector_.first_column = node_->schema->num_fields();
+  scope_.set_aggregates(&collector_);
+}
+
+Result<NodePtr> SelectPlanner::plan() {
+  MILLSTREAM_TRY(bind_items());
+  num_outputs_ = expressions_.size();
+  MILLSTREAM_TRY(bind_keys());
+  if (query_.having != nullptr) {
+    scope_.set_visible_aliases(SIZE_MAX);
+    MILLSTREAM_ASSIGN(having_, sql::bind_predicate(*query_.having, scope_, source_, "HAVING"));
+  }
+  MILLSTREAM_TRY(bind_order());
+  MILLSTREAM_TRY(source_.place(check_expanded_size(expressions_), query_.offset));
+
+  const bool grouped =
+      !query_.group_by.empty() || query_.group_all || !collector_.calls.empty() || having_ != nullptr;
+  if (grouped) {
+    MILLSTREAM_ASSIGN(node_, aggregate());
+    for (ExprPtr& expression : expressions_) {
+      MILLSTREAM_ASSIGN(expression, over_groups(expression));
+    }
+    if (having_ != nullptr) {
+      MILLSTREAM_ASSIGN(auto predicate, over_groups(having_));
+      node_ = make_filter(std::move(node_), std::move(predicate));
+    }
+  }
+  node_ = make_project(std::move(node_), names_, expressions_);
+  if (query_.distinct) {
+    for (size_t i = 0; i < num_outputs_; ++i)
+      MILLSTREAM_TRY(check_key(*expressions_[i], offsets_[i], "DISTINCT"));
+    node_ = make_aggregate(std::move(node_), static_cast<int>(num_outputs_), {}, {},
+                           source_.position(query_.distinct_offset));
+  }
+  if (!order_.empty()) node_ = make_sort(std::move(node_), order_, source_.position(query_.order_offset));
+  if (query_.limit || query_.offset_rows) {
+    node_ = make_limit(std::move(node_), query_.limit.value_or(-1), query_.offset_rows.value_or(0),
+                       source_.position(query_.limit_offset));
+  }
+  if (expressions_.size() > num_outputs_) {
+    // What only ORDER BY needed goes.
+    std::vector<ExprPtr> outputs;
+    for (size_t i = 0; i < num_outputs_; ++i)
+      outputs.push_back(expr::make_column(static_cast<int>(i), *node_->schema->field(static_cast<int>(i))));
+    names_.resize(num_outputs_);
+    node_ = make_project(std::move(node_), names_, std::move(outputs));
+  }
+  return node_;
+}
+
+Status SelectPlanner::add_output(std::string name, ExprPtr expression, size_t offset) {
+  if (!seen_.insert(name).second) {
+    return source_.error(
+        offset,
+        fmt::format("two columns of the result are called '{}'; give one another name with AS", name));
+  }
+  names_.push_back(std::move(name));
+  expressions_.push_back(std::move(expression));
+  offsets_.push_back(offset);
+  return Status::OK();
+}
+
+Status SelectPlanner::bind_star(const ast::SelectItem& item) {
+  const arrow::Schema& schema = *node_->schema;
+  if (!item.star_table.empty() && !sql::equals_ignoring_case(item.star_table, table_)) {
+    return source_.error(item.offset,
+                         fmt::format("there is no table '{}'{}", item.star_table,
+                                     table_.empty() ? "" : name_hint(item.star_table, {table_})));
+  }
+  for (const auto& [excluded, offset] : item.exclude) {
+    const std::vector<std::string> known = schema.field_names();
+    const auto same = [&, &excluded = excluded](const std::string& field) {
+      return sql::equals_ignoring_case(field, excluded);
+    };
+    if (std::ranges::none_of(known, same)) {
+      return source_.error(offset, fmt::format("there is no column '{}' to leave out{}", excluded,
+                                               name_hint(excluded, known)));
+    }
+  }
+  for (int column = 0; column < schema.num_fields(); ++column) {
+    const auto& field = schema.field(column);
+    const bool excluded = std::ranges::any_of(
+        item.exclude, [&](const auto& e) { return sql::equals_ignoring_case(e.first, field->name()); });
+    if (excluded) continue;
+    MILLSTREAM_TRY(add_output(field->name(), expr::make_column(column, *field, source_.position(item.offset)),
+                              item.offset));
+  }
+  return Status::OK();
+}
+
+Status SelectPlanner::bind_items() {
+  for (size_t i = 0; i < query_.items.size(); ++i) {
+    const ast::SelectItem& item = query_.items[i];
+    scope_.set_visible_aliases(i);
+    if (item.expression == nullptr) {
+      MILLSTREAM_TRY(bind_star(item));
+      continue;
+    }
+    MILLSTREAM_ASSIGN(auto bound, sql::bind_expression(*item.expression, scope_, source_));
+    if (expr::is_null_type(*bound->type)) {
+      // A bare NULL is an INTEGER where a column needs a type.
+      MILLSTREAM_ASSIGN(
+          bound, expr::make_cast(std::move(bound), arrow::int32(), false, source_.position(item.offset)));
+    }
+    MILLSTREAM_TRY(source_.place(check_expanded_size({bound}), item.offset));
+    std::string output = output_name(item, *bound);
+    MILLSTREAM_TRY(add_output(std::move(output), std::move(bound), item.offset));
+  }
+  if (names_.empty()) return source_.error(query_.offset, "EXCLUDE leaves no column");
+  return Status::OK();
+}
+
+bool SelectPlanner::has_aggregate(const expr::Expression& expression) const {
+  if (expression.kind == expr::Kind::kColumn) return expression.column >= collector_.first_column;
+  return std::ranges::any_of(expression.arguments, [&](const ExprPtr& e) { return has_aggregate(*e); });
+}
+
+Status SelectPlanner::check_key(const expr::Expression& key, size_t offset, const char* clause) const {
+  if (expr::is_orderable_type(*key.type)) return Status::OK();
+  return source_.error(offset,
+                       fmt::format("{} takes no values of type {}", clause, expr::sql_type_name(*key.type)));
+}
+
+Status SelectPlanner::bind_keys() {
+  if (query_.group_all) {
+    for (size_t i = 0; i < num_outputs_; ++i) {
+      if (has_aggregate(*expressions_[i])) continue;
+      MILLSTREAM_TRY(check_key(*expressions_[i], offsets_[i], "GROUP BY"));
+      keys_.push_back(expressions_[i]);
+    }
+  }
+  sql::Scope scope = scope_;
+  scope.set_visible_aliases(SIZE_MAX);
+  scope.set_clause("GROUP BY");
+  for (const ast::ExprPtr& item : query_.group_by) {
+    ExprPtr key;
+    if (is_position(*item)) {
+      const size_t position = std::stoul(item->text);
+      if (position < 1 || position > num_outputs_) {
+        return source_.error(item->offset, fmt::format("GROUP BY {}: the SELECT list has columns 1 to {}",
+                                                       item->text, num_outputs_));
+      }
+      key = expressions_[position - 1];
+    } else {
+      MILLSTREAM_ASSIGN(key, sql::bind_expression(*item, scope, source_));
+    }
+    if (has_aggregate(*key)) return source_.error(item->offset, "GROUP BY cannot contain aggregates");
+    if (expr::is_null_type(*key->type)) {
+      MILLSTREAM_ASSIGN(
+          key, expr::make_cast(std::move(key), arrow::int32(), false, source_.position(item->offset)));
+    }
+    MILLSTREAM_TRY(check_key(*key, item->offset, "GROUP BY"));
+    const bool known =
+        std::ranges::any_of(keys_, [&](const ExprPtr& e) { return sql::same_expression(*e, *key); });
+    if (!known) keys_.push_back(std::move(key));
+  }
+  return Status::OK();
+}
+
+// The column to sort by: an output by position, name or expression, or one added for it.
+Result<int> SelectPlanner::order_column(const ast::OrderItem& item) {
+  const ast::Expr& e = *item.expression;
+  if (is_position(e)) {
+    const size_t position = std::stoul(e.text);
+    if (position < 1 || position > num_outputs_) {
+      return source_.error(
+          e.offset, fmt::format("ORDER BY {}: the SELECT list has columns 1 to {}", e.text, num_outputs_));
+    }
+    return static_cast<int>(position - 1);
+  }
+  if (e.kind == ast::ExprKind::kColumn && e.parts.size() == 1) {
+    for (size_t i = 0; i < num_outputs_; ++i)
+      if (names_[i] == e.parts[0]) return static_cast<int>(i);
+    for (size_t i = 0; i < num_outputs_; ++i)
+      if (sql::equals_ignoring_case(names_[i], e.parts[0])) return static_cast<int>(i);
+  }
+  scope_.set_visible_aliases(SIZE_MAX);
+  scope_.set_clause("ORDER BY");
+  MILLSTREAM_ASSIGN(auto bound, sql::bind_expression(e, scope_, source_));
+  for (size_t i = 0; i < expressions_.size(); ++i)
+    if (sql::same_expression(*expressions_[i], *bound)) return static_cast<int>(i);
+  if (query_.distinct) {
+    return source_.error(e.offset, "with SELECT DISTINCT, ORDER BY takes what stands in the SELECT list");
+  }
+  if (expr::is_null_type(*bound->type)) {
+    MILLSTREAM_ASSIGN(bound,
+                      expr::make_cast(std::move(bound), arrow::int32(), false, source_.position(e.offset)));
+  }
+  std::string name = fmt::format("order by {}", ast::to_text(e));
+  while (!seen_.insert(name).second) name += '_';
+  names_.push_back(std::move(name));
+  expressions_.push_back(std::move(bound));
+  offsets_.push_back(e.offset);
+  return static_cast<int>(expressions_.size() - 1);
+}
+
+Status SelectPlanner::bind_order() {
+  for (const ast::OrderItem& item : query_.order_by) {
+    if (item.expression == nullptr) {
+      for (size_t i = 0; i < num_outputs_; ++i) {
+        MILLSTREAM_TRY(check_key(*expressions_[i], offsets_[i], "ORDER BY"));
+        order_.push_back({static_cast<int>(i), item.descending, item.nulls_first});
+      }
+      continue;
+    }
+    MILLSTREAM_ASSIGN(const int column, order_column(item));
+    MILLSTREAM_TRY(
+        check_key(*expressions_[static_cast<size_t>(column)], item.expression->offset, "ORDER BY"));
+    order_.push_back({column, item.descending, item.nulls_first});
+  }
+  return Status::OK();
+}
+
+Result<ExprPtr> SelectPlanner::over_groups(const ExprPtr& expression) const {
+  for (size_t k = 0; k < keys_.size(); ++k) {
+    if (!sql::same_expression(*keys_[k], *expression)) continue;
+    return expr::make_column(
+        static_cast<int>(k),
+        *arrow::field(expression->name.empty() ? fmt::format("key {}", k) : expression->name,
+                      expression->type, keys_[k]->nullable),
+        expression->position);
+  }
+  if (expression->kind == expr::Kind::kColumn) {
+    if (expression->column >= collector_.first_column) {
+      const int index = expression->column - collector_.first_column;
+      return expr::make_column(static_cast<int>(keys_.size()) + index,
+                               *arrow::field(expression->name, expression->type, expression->nullable),
+                               expression->position);
+    }
+    return source_.error(
+        source_.offset(expression->position),
+        fmt::format(
+            "column '{}' must appear in the GROUP BY clause or must be part of an aggregate function; "
+            "any_value({}) takes any value of the group",
+            expression->name, expression->name));
+  }
+  if (expression->arguments.empty()) return expression;
+  auto copy = std::make_shared<expr::Expression>(*expression);
+  for (ExprPtr& argument : copy->arguments) {
+    MILLSTREAM_ASSIGN(argument, over_groups(argument));
+  }
+  return copy;
+}
+
+Result<NodePtr> SelectPlanner::aggregate() {
+  std::vector<std::string> names;
+  std::vector<ExprPtr> columns;
+  for (size_t k = 0; k < keys_.size(); ++k) {
+    names.push_back(fmt::format("key {}", k));
+    columns.push_back(keys_[k]);
+  }
+  const auto column_of = [&](const ExprPtr& expression) {
+    if (expression == nullptr) return -1;
+    for (size_t i = keys_.size(); i < columns.size(); ++i)
+      if (sql::same_expression(*columns[i], *expression)) return static_cast<int>(i);
+    names.push_back(fmt::format("argument {}", columns.size()));
+    columns.push_back(expression);
+    return static_cast<int>(columns.size() - 1);
+  };
+  std::vector<AggregateCall> calls;
+  std::vector<std::string> call_names;
+  for (const sql::AggregateExpression& call : collector_.calls) {
+    calls.push_back(
+        {call.kind, column_of(call.argument), column_of(call.filter), call.distinct, call.result});
+    call_names.push_back(fmt::format("aggregate {}", calls.size() - 1));
+  }
+  MILLSTREAM_TRY(source_.place(check_expanded_size(columns), query_.offset));
+  // Of no columns a row set has no rows: count(*) alone reads a constant.
+  if (columns.empty()) {
+    names.push_back("row");
+    columns.push_back(expr::make_literal(std::make_shared<arrow::BooleanScalar>(true)));
+  }
+  NodePtr input = make_project(node_, names, std::move(columns));
+  const size_t offset = query_.group_offset != 0 ? query_.group_offset : query_.offset;
+  return make_aggregate(std::move(input), static_cast<int>(keys_.size()), std::move(calls), call_names,
+                        source_.position(offset));
+}
+
+}  // namespace millstream::plan

@@ -1,0 +1,55 @@
+#pragma once
+// Plans what stands after FROM and WHERE: the SELECT list, GROUP BY, HAVING, DISTINCT, ORDER BY, LIMIT.
+//
+// A query with aggregates becomes: a projection of keys, arguments and filters; the aggregation; HAVING; the SELECT
+// list over keys and aggregates. ORDER BY may use what the SELECT list does not have: it is computed beside it and
+// left out at the end.
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "plan/logical_plan.h"
+#include "sql/ast.h"
+#include "sql/binder.h"
+
+namespace millstream::plan {
+
+class SelectPlanner {
+ public:
+  /// `input` has the rows of FROM that WHERE lets through; `name` qualifies its columns.
+  SelectPlanner(const sql::SourceText& source, const sql::ast::Query& query, NodePtr input, std::string name);
+  Result<NodePtr> plan();
+
+ private:
+  Status bind_items();
+  Status bind_star(const sql::ast::SelectItem& item);
+  Status add_output(std::string name, expr::ExprPtr expression, size_t offset);
+  Status bind_keys();
+  Status bind_order();
+  Result<int> order_column(const sql::ast::OrderItem& item);
+  /// `expression` over keys and aggregates instead of the grouped rows.
+  Result<expr::ExprPtr> over_groups(const expr::ExprPtr& expression) const;
+  Result<NodePtr> aggregate();
+  bool has_aggregate(const expr::Expression& expression) const;
+  Status check_key(const expr::Expression& key, size_t offset, const char* clause) const;
+
+  const sql::SourceText& source_;
+  const sql::ast::Query& query_;
+  NodePtr node_;
+  std::string table_;
+  sql::Scope scope_;
+  sql::AggregateCollector collector_;
+
+  // Outputs, then what only ORDER BY needs.
+  std::vector<std::string> names_;
+  std::vector<expr::ExprPtr> expressions_;
+  std::vector<size_t> offsets_;
+  std::set<std::string> seen_;
+  size_t num_outputs_ = 0;
+  std::vector<expr::ExprPtr> keys_;
+  expr::ExprPtr having_;
+  std::vector<SortKey> order_;
+};
+
+}  // namespace millstream::plan

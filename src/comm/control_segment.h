@@ -38,6 +38,7 @@ struct alignas(64) RankRecord {
   std::array<std::atomic<uint64_t>, 4> phase;  ///< text, zero-filled
 
   std::atomic<uint32_t> agree_sequence;  ///< how many agreements this rank has brought its status to
+  std::atomic<uint32_t> agree_last;      ///< 1: it is in finish()
   StatusText agree_status;
 };
 
@@ -47,6 +48,7 @@ struct alignas(64) ControlSegment {
   StatusText record;
 
   std::atomic<uint32_t> result_sequence;  ///< how many agreements have a result
+  std::atomic<uint32_t> result_last;      ///< 1: it is the job's last
   StatusText result;
 
   std::atomic<uint32_t> aborted;      ///< 1 once a watchdog ends the job

@@ -406,10 +406,19 @@ ControlMessage Job::State::next_control(ControlKind kind, uint32_t sequence) {
   }
 }
 
-Status Job::State::pick_one(const Status& mine) {
+Status Job::State::pick_one(const Status& mine, bool last) {
+  if (concluded) return conclusion;
   const uint32_t sequence = ++agreements;
   Status best = mine;
   int best_rank = rank;
+  // Ranks that go different ways after a failure may differ in how many agreements they meet on the way out. The
+  // first that is in finish() makes this the job's last agreement, for those that meant another one too.
+  int finishing = last ? rank : -1, staying = last ? -1 : rank;
+  auto conclude = [&](const Status& agreed, bool over) {
+    concluded = over;
+    if (over) conclusion = agreed;
+    return agreed;
+  };
   auto merge = [&](std::string_view encoded, int from) {
     const Status other = decode_status(encoded);
     if (other.ok()) return;
@@ -425,47 +434,64 @@ Status Job::State::pick_one(const Status& mine) {
     }
   };
   me.agree_status.set(encode_status(mine), rank);
+  me.agree_last.store(last);
   me.agree_sequence.store(sequence, std::memory_order_release);
   futex_wake_all(me.agree_sequence);
   if (rank != leader) {
     wait_for(control->result_sequence);
-    return decode_status(control->result.view());
+    return conclude(decode_status(control->result.view()), control->result_last.load() != 0);
   }
   for (size_t i = 1; i < node_ranks().size(); ++i) {
     const RankRecord& other = control->ranks()[i];
     wait_for(other.agree_sequence);
     merge(other.agree_status.view(), other.agree_status.rank);
+    (other.agree_last.load() != 0 ? finishing : staying) = node_ranks()[i];
   }
-  // The rank goes in front of the status, in messages and in nothing else.
-  auto with_rank = [](const Status& status, int from) {
-    std::string bytes(reinterpret_cast<const char*>(&from), sizeof from);
-    return bytes + encode_status(status);
+  // In messages this stands in front of the status.
+  struct Head {
+    int from, finishing, staying;
+  };
+  auto packed = [&] {
+    const Head head{best_rank, finishing, staying};
+    return std::string(reinterpret_cast<const char*>(&head), sizeof head) + encode_status(best);
+  };
+  auto head_of = [](const std::string& bytes) {
+    Head head{-1, -1, -1};
+    MILLSTREAM_CHECK(bytes.size() >= sizeof head);
+    std::memcpy(&head, bytes.data(), sizeof head);
+    return head;
   };
   auto take = [&](const std::string& bytes) {
-    int from = 0;
-    if (bytes.size() < sizeof from) return;
-    std::memcpy(&from, bytes.data(), sizeof from);
-    merge(std::string_view(bytes).substr(sizeof from), from);
+    const Head head = head_of(bytes);
+    if (head.finishing >= 0) finishing = head.finishing;
+    if (head.staying >= 0) staying = head.staying;
+    merge(std::string_view(bytes).substr(sizeof head), head.from);
   };
-  if (several_nodes() && node == 0) {
-    for (size_t i = 1; i < nodes.size(); ++i) take(next_control(ControlKind::kAgreePick, sequence).bytes);
-    for (size_t i = 1; i < nodes.size(); ++i) {
-      engine->send_control(nodes[i][0], {ControlKind::kAgreeResult, generation.load(), sequence, rank,
-                                         with_rank(best, best_rank)});
-    }
-  } else if (several_nodes()) {
-    engine->send_control(nodes[0][0], {ControlKind::kAgreePick, generation.load(), sequence, rank,
-                                       with_rank(best, best_rank)});
+  if (several_nodes() && node != 0) {
+    engine->send_control(nodes[0][0], {ControlKind::kAgreePick, generation.load(), sequence, rank, packed()});
     const std::string bytes = next_control(ControlKind::kAgreeResult, sequence).bytes;
-    best = decode_status(std::string_view(bytes).substr(sizeof(int)));
+    const Head head = head_of(bytes);
+    best = decode_status(std::string_view(bytes).substr(sizeof head));
+    finishing = head.finishing;
+  } else {
+    for (size_t i = 1; i < nodes.size(); ++i) take(next_control(ControlKind::kAgreePick, sequence).bytes);
+    if (best.ok() && finishing >= 0 && staying >= 0) {
+      best = bug_error("rank {} has finished, but rank {} goes on", finishing, staying);
+      best_rank = finishing;
+    }
+    for (size_t i = 1; i < nodes.size(); ++i) {
+      engine->send_control(nodes[i][0],
+                           {ControlKind::kAgreeResult, generation.load(), sequence, rank, packed()});
+    }
   }
   control->result.set(encode_status(best), rank);
+  control->result_last.store(finishing >= 0);
   control->result_sequence.store(sequence, std::memory_order_release);
   futex_wake_all(control->result_sequence);
-  return best;
+  return conclude(best, finishing >= 0);
 }
 
-Status Job::State::agree(Status mine) {
+Status Job::State::agree(Status mine, bool last) {
   const Status own = board.own_failure();
   if (!own.ok() && (mine.ok() || reported_before(own, rank, mine, rank))) mine = own;
   if (!mine.ok()) {
@@ -476,14 +502,14 @@ Status Job::State::agree(Status mine) {
     board.fail(mine);
   }
   if (size == 1) return mine;
-  Status agreed = pick_one(mine);
+  Status agreed = pick_one(mine, last);
   if (!agreed.ok() && !board.failed()) board.note_peer_failure(agreed, rank);
   return agreed;
 }
 
 void Job::State::clear_failure() {
   if (size > 1) {
-    (void)pick_one(Status::OK());  // everybody is here: nothing is in use
+    (void)pick_one(Status::OK(), /*last=*/false);  // everybody is here: nothing is in use
     const bool engines = several_nodes() || control->engine_used.load() != 0;
     if (engines) engine->drain();
     if (node_group) node_group->reset();
@@ -497,10 +523,10 @@ void Job::State::clear_failure() {
       control->failed.store(0);
       control->record_state.store(0);
     }
-    (void)pick_one(Status::OK());  // the segment is clear before anybody looks at it again
+    (void)pick_one(Status::OK(), /*last=*/false);  // the segment is clear before anybody looks at it again
     board.clear();
     if (engines) engine->resume();
-    (void)pick_one(Status::OK());
+    (void)pick_one(Status::OK(), /*last=*/false);
   } else {
     board.clear();
   }
@@ -511,7 +537,7 @@ void Job::State::clear_failure() {
 
 Status Job::State::finish(const Status& mine) {
   set_phase("the end of the job");
-  const Status agreed = agree(mine);
+  const Status agreed = agree(mine, /*last=*/true);
   report_end_to_supervisor(agreed, /*said=*/false);
   if (size == 1 && !mpi_started) return agreed;
   guard_against_hang(kFinishSeconds, agreed.ok() ? ErrorCategory::kBug : error_category(agreed),
@@ -751,7 +777,7 @@ Status Job::failure() const {
   return state_->board.failure();
 }
 Status Job::agree(const Status& mine) {
-  return state_->agree(mine);
+  return state_->agree(mine, /*last=*/false);
 }
 void Job::clear_failure() {
   state_->clear_failure();
@@ -850,7 +876,7 @@ Result<std::unique_ptr<Communicator>> Job::make_communicator(const std::vector<i
           std::make_unique<NodeGroup>(s.board, memory->data(), memory, my_index, here, capacity, s.spin_ns);
     }
   }
-  MILLSTREAM_TRY(s.agree(status));
+  MILLSTREAM_TRY(s.agree(status, /*last=*/false));
   if (me < 0) return std::unique_ptr<Communicator>();
   std::unique_ptr<MessageGroup> leaders;
   if (hosts.size() > 1 && my_index == 0)

@@ -87,7 +87,8 @@ class Job {
   /// make_communicator() must be made anew. For tests and for programs that try again.
   void clear_failure();
 
-  /// Leaves the job: agrees on `mine`, shuts MPI down in order (also after failures, within seconds), tells
+  /// Leaves the job: agrees on `mine` (once a rank is here with an error, the agreements that other ranks may still
+  /// meet on their way out return what was agreed on, at once), shuts MPI down in order (also after failures, within seconds), tells
   /// the supervisor. Returns what all agreed on. Nothing else of the job may be used afterwards.
   Status finish(const Status& mine);
 

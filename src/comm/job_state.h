@@ -50,6 +50,8 @@ struct Job::State {
   Topology topology;
 
   uint32_t agreements = 0;
+  bool concluded = false;  // the last agreement of the job has been
+  Status conclusion;
   std::mutex inbox_mutex;
   std::deque<ControlMessage> inbox;  // picks and results of agreements
   std::atomic<uint32_t> inbox_word{0};
@@ -75,9 +77,9 @@ struct Job::State {
   Status exchange_topology();
   void tell_other_nodes(ControlKind kind, const std::string& bytes);
   void on_control(ControlMessage message);
-  Status agree(Status mine);
+  Status agree(Status mine, bool last);
   /// One status for all by the agreement's own channel; the core of agree().
-  Status pick_one(const Status& mine);
+  Status pick_one(const Status& mine, bool last);
   Result<uint8_t*> make_shared_memory(int64_t bytes);
   void clear_failure();
   Status finish(const Status& mine);

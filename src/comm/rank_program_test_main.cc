@@ -57,6 +57,15 @@ int rank_main(const comm::JobOptions& options, const std::string& name) {
     // A thread of rank 1 fails while the main threads wait for one another.
     if (chosen) job.fail(data_error("b.parquet, row 8: not a number"));
     status = job.world().barrier();
+  } else if (name == "different_ways_out") {
+    // Each rank meets another number of agreements before its end.
+    if (chosen) {
+      status = data_error("c.parquet, row 9: not a number");
+    } else {
+      for (int i = 0; i < 1 + job.rank(); ++i) status = job.agree(status);
+    }
+  } else if (name == "one_goes_on") {
+    if (!chosen) status = job.agree(status);
   } else if (name == "killed") {
     if (chosen) raise(SIGKILL);
     status = job.world().barrier();

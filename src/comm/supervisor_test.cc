@@ -152,6 +152,20 @@ TEST_P(Ends, WithErrorsOfAllRanks) {
   EXPECT_EQ(ended.err, "millstream: error: rank 0 can't go on\n");
 }
 
+TEST_P(Ends, WithRanksThatGoDifferentWaysOut) {
+  // A rank that waited for an agreement which another one skips would be killed: with another message.
+  const Ended ended = ranks(4, "different_ways_out");
+  EXPECT_EQ(ended.code, 3);
+  EXPECT_EQ(ended.err, "millstream: error: c.parquet, row 9: not a number\n");
+}
+
+TEST_P(Ends, WithRanksThatDisagreeAboutTheEnd) {
+  const Ended ended = ranks(3, "one_goes_on");
+  EXPECT_EQ(ended.code, 70);
+  EXPECT_NE(ended.err.find("rank 1 has finished, but rank "), std::string::npos) << ended.err;
+  EXPECT_EQ(count_lines(ended.err), 1u) << ended.err;
+}
+
 TEST_P(Ends, ByAKilledRank) {
   const Ended ended = ranks(3, "killed");
   EXPECT_EQ(ended.code, 4);

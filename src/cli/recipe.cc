@@ -289,15 +289,17 @@ Key columns_key() {
 
 Key steps_key() {
   const std::string type = "a list of steps";
-  Key key{"feature",
-          "steps",
-          type,
-          "What is done to each of the columns, in this order: \"standard_scale\", \"fill_null(mean)\", "
-          "\"fill_null(NUMBER)\", \"null_indicator\", \"log1p\". What a step needs to know of the data (a "
-          "mean, a "
-          "deviation) is fitted on the training rows only. Without steps a column goes in as it is.",
-          nullptr,
-          nullptr};
+  Key key{
+      "feature",
+      "steps",
+      type,
+      fmt::format(
+          "What is done to each of the columns, in this order: \"{}\". What a step needs to know of the "
+          "data (a mean, a deviation) is fitted on the training rows only. Without steps a column goes in "
+          "as it is. docs/features.md has the details.",
+          fmt::join(features::step_forms(), "\", \"")),
+      nullptr,
+      nullptr};
   key.show = [](const Recipe&) { return "[]"; };
   key.read = [type](ReadContext& context, const Value& value, Recipe& recipe) -> Status {
     auto& steps = last_feature(recipe).steps;

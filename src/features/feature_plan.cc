@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <numbers>
 #include <set>
 
 #include "base/check.h"
@@ -10,12 +12,154 @@
 namespace millstream::features {
 namespace {
 
-bool is_fit(const StepSpec& step) {
-  return step.name == "standard_scale" || (step.name == "fill_null" && step.arguments[0] == "mean");
-}
+// Columns that one_hot makes of one column unless max_size says more.
+constexpr size_t kMostOneHotColumns = 256;
 
 expr::ExprPtr double_literal(double value) {
   return expr::make_literal(std::make_shared<arrow::DoubleScalar>(value));
+}
+
+Result<expr::ExprPtr> to_double(const expr::ExprPtr& value) {
+  return expr::make_cast(value, arrow::float64());
+}
+
+bool is_time(const arrow::DataType& type) {
+  return type.id() == arrow::Type::DATE32 || type.id() == arrow::Type::TIMESTAMP;
+}
+
+// (value - shift) / scale: the form that RowPacker evaluates without the interpreter.
+Result<expr::ExprPtr> scaled(const expr::ExprPtr& value, double shift, double scale) {
+  MILLSTREAM_ASSIGN(auto centred, expr::make_call("-", {value, double_literal(shift)}));
+  return expr::make_call("/", {centred, double_literal(scale)});
+}
+
+// What scikit-learn's _handle_zeros_in_scale does to a spread: where it is none, 1 takes its place.
+double divisor(double spread) {
+  return spread < 10 * std::numeric_limits<double>::epsilon() ? 1 : spread;
+}
+
+// The number of edges that are at or below the value, by halving; `value` is not null.
+Result<expr::ExprPtr> bucket_of(const expr::ExprPtr& value, const std::vector<double>& edges, size_t first,
+                                size_t end) {
+  if (first == end) return double_literal(static_cast<double>(first));
+  const size_t middle = first + (end - first) / 2;
+  MILLSTREAM_ASSIGN(auto below, expr::make_call("<", {value, double_literal(edges[middle])}));
+  MILLSTREAM_ASSIGN(auto left, bucket_of(value, edges, first, middle));
+  MILLSTREAM_ASSIGN(auto right, bucket_of(value, edges, middle + 1, end));
+  return expr::make_case({below, left}, right);
+}
+
+Result<expr::ExprPtr> bucketized(const expr::ExprPtr& value, const std::vector<double>& edges) {
+  MILLSTREAM_ASSIGN(auto is_null, expr::make_call("is_null", {value}));
+  MILLSTREAM_ASSIGN(auto null, expr::make_cast(expr::make_literal(arrow::MakeNullScalar(arrow::float64())),
+                                               arrow::float64()));
+  MILLSTREAM_ASSIGN(auto bucket, bucket_of(value, edges, 0, edges.size()));
+  return expr::make_case({is_null, null}, bucket);
+}
+
+Result<expr::ExprPtr> clipped(const expr::ExprPtr& value, std::optional<double> low,
+                              std::optional<double> high) {
+  // Not least() and greatest(), which pass over nulls.
+  std::vector<expr::ExprPtr> arms;
+  if (low) {
+    MILLSTREAM_ASSIGN(auto below, expr::make_call("<", {value, double_literal(*low)}));
+    arms.insert(arms.end(), {below, double_literal(*low)});
+  }
+  if (high) {
+    MILLSTREAM_ASSIGN(auto above, expr::make_call(">", {value, double_literal(*high)}));
+    arms.insert(arms.end(), {above, double_literal(*high)});
+  }
+  return expr::make_case(arms, value);
+}
+
+expr::ExprPtr text_literal(const std::string& text) {
+  return expr::make_literal(std::make_shared<arrow::StringScalar>(text));
+}
+
+// The number that stands beside the text in `table` (ascending by text), else `other`; by halving. Null gives
+// `other`.
+Result<expr::ExprPtr> looked_up(const expr::ExprPtr& text,
+                                const std::vector<std::pair<std::string, double>>& table, double other,
+                                size_t first, size_t end) {
+  if (first == end) return double_literal(other);
+  if (end - first == 1) {
+    MILLSTREAM_ASSIGN(auto same, expr::make_call("=", {text, text_literal(table[first].first)}));
+    return expr::make_case({same, double_literal(table[first].second)}, double_literal(other));
+  }
+  const size_t middle = first + (end - first) / 2;
+  MILLSTREAM_ASSIGN(auto below, expr::make_call("<", {text, text_literal(table[middle].first)}));
+  MILLSTREAM_ASSIGN(auto left, looked_up(text, table, other, first, middle));
+  MILLSTREAM_ASSIGN(auto right, looked_up(text, table, other, middle, end));
+  return expr::make_case({below, left}, right);
+}
+
+Result<expr::ExprPtr> looked_up(const expr::ExprPtr& text, std::vector<std::pair<std::string, double>> table,
+                                double other, expr::ExprPtr of_null) {
+  std::sort(table.begin(), table.end());
+  MILLSTREAM_ASSIGN(auto is_null, expr::make_call("is_null", {text}));
+  MILLSTREAM_ASSIGN(auto found, looked_up(text, table, other, 0, table.size()));
+  return expr::make_case({is_null, std::move(of_null)}, found);
+}
+
+// The categories that one_hot and categorify keep, by count and then value.
+std::vector<std::string> categories(const StepSpec& step, const ValueCounts& counts) {
+  const auto number = [&](const char* name, double otherwise) {
+    const auto text = named_argument(step, name);
+    return text ? *parse_number(*text) : otherwise;
+  };
+  const double min_count = number("min_count", 1);
+  const double max_size = number("max_size", std::numeric_limits<double>::infinity());
+  std::vector<std::string> kept;
+  for (auto& [value, count] : counts.by_count()) {
+    if (static_cast<double>(count) < min_count || static_cast<double>(kept.size()) >= max_size) break;
+    kept.push_back(value);
+  }
+  return kept;
+}
+
+bool is_category_step(const StepSpec& step) {
+  return step.name == "one_hot" || step.name == "categorify" || step.name == "ordinal";
+}
+
+// What kind of column a step works on.
+enum class Takes : uint8_t { kNumber, kNumberOrText, kTime, kCategory };
+
+Takes takes(const StepSpec& step) {
+  if (step.name == "datetime" || step.name == "elapsed") return Takes::kTime;
+  if (step.name == "hash_bucket" || is_category_step(step)) return Takes::kCategory;
+  if (step.name == "fill_null" && (step.arguments[0] == "most_frequent" || quoted_text(step.arguments[0])))
+    return Takes::kNumberOrText;
+  return Takes::kNumber;
+}
+
+Status check_takes(const std::string& column, const arrow::DataType& type, const StepSpec& step) {
+  const bool is_number = type.id() == arrow::Type::DOUBLE;
+  const bool is_text = type.id() == arrow::Type::STRING;
+  const char* wanted = nullptr;
+  switch (takes(step)) {
+    case Takes::kNumber:
+      if (!is_number) wanted = "a number";
+      break;
+    case Takes::kNumberOrText:
+      if (quoted_text(step.arguments[0]) ? !is_text : !is_text && !is_number)
+        wanted = quoted_text(step.arguments[0]) ? "text" : "a number or text";
+      break;
+    case Takes::kTime:
+      if (!is_time(type)) wanted = "a date or timestamp";
+      break;
+    case Takes::kCategory:
+      if (!is_text && !is_number) wanted = "text or a number";
+      break;
+  }
+  if (wanted == nullptr) return Status::OK();
+  const char* advice = is_time(type) ? "; datetime(PART, ...) and elapsed make numbers of it"
+                       : is_text     ? "; one_hot, categorify, ordinal and hash_bucket make numbers of it"
+                                     : "";
+  return usage_error("feature column '{}': {} takes {}, and it is {} there{}", column, step.name, wanted,
+                     is_number ? "a number"
+                     : is_text ? "text"
+                               : fmt::format("a {}", type.ToString()),
+                     advice);
 }
 
 Result<int> find_column(const arrow::Schema& query, const std::string& name, const char* role) {
@@ -31,7 +175,12 @@ Result<int> find_column(const arrow::Schema& query, const std::string& name, con
 
 }  // namespace
 
+bool is_tensor_type(const arrow::DataType& type) {
+  return check_tensor_type("", type, "").ok();
+}
+
 Status check_tensor_type(const std::string& column, const arrow::DataType& type, const char* role) {
+  const bool is_feature = std::string_view(role) == "feature";
   switch (type.id()) {
     case arrow::Type::BOOL:
     case arrow::Type::INT8:
@@ -49,14 +198,15 @@ Status check_tensor_type(const std::string& column, const arrow::DataType& type,
     case arrow::Type::DATE32:
     case arrow::Type::TIMESTAMP:
       return usage_error(
-          "the {} column '{}' is a {}, which is not a number; take parts of it in the query, as in "
+          "the {} column '{}' is a {}, which is not a number; take parts of it{} in the query, as in "
           "hour({}), or its distance to another time with date_diff",
-          role, column, type.ToString(), column);
+          role, column, type.ToString(),
+          is_feature ? " with a step, datetime(hour, dayofweek) or elapsed, or" : "", column);
     case arrow::Type::STRING:
       return usage_error(
-          "the {} column '{}' is text (string), which is not a number; turn it into one in the query, "
+          "the {} column '{}' is text (string), which is not a number; turn it into one {}in the query, "
           "with CASE or CAST({} AS DOUBLE), or leave it out",
-          role, column, column);
+          role, column, is_feature ? "with a step, one_hot, categorify, ordinal or hash_bucket, or " : "", column);
     default:
       return usage_error(
           "the {} column '{}' has type {}, which can't become a number; turn it into one in the query "
@@ -84,23 +234,28 @@ Result<FeaturePlan> FeaturePlan::make(const arrow::Schema& query, const std::vec
             "the column '{}' is both the target and a feature; the model would learn to copy it", name);
       }
       const auto& field = query.field(index);
-      MILLSTREAM_TRY(check_tensor_type(name, *field->type(), "feature"));
+      const bool is_number = is_tensor_type(*field->type());
+      if (spec.steps.empty() ||
+          (!is_number && !is_time(*field->type()) && field->type()->id() != arrow::Type::STRING)) {
+        MILLSTREAM_TRY(check_tensor_type(name, *field->type(), "feature"));
+      }
       const int column = static_cast<int>(fields.size());
       fields.push_back(field);
 
       Chain chain;
       chain.column = name;
       chain.steps = spec.steps;
-      MILLSTREAM_ASSIGN(chain.expression,
-                        expr::make_cast(expr::make_column(column, *field), arrow::float64()));
-      const bool fills = std::any_of(spec.steps.begin(), spec.steps.end(),
-                                     [](const StepSpec& step) { return step.name == "fill_null"; });
-      plan.rules_.push_back({column, fills, false, spec.on_null});
+      chain.raw = expr::make_column(column, *field);
+      chain.branches.push_back({name, chain.raw});
+      if (is_number) {
+        MILLSTREAM_ASSIGN(chain.branches[0].expression, to_double(chain.raw));
+      }
+      plan.rules_.push_back({column, steps_take_nulls(spec.steps), false, spec.on_null});
       plan.normal_form_ += fmt::format("{}:{}", name, field->type()->ToString());
       for (const StepSpec& step : spec.steps) plan.normal_form_ += "|" + step_text(step);
       plan.normal_form_ += spec.on_null == OnNull::kDrop ? "|drop\n" : "\n";
       int fits = 0;
-      for (const StepSpec& step : spec.steps) fits += is_fit(step);
+      for (const StepSpec& step : spec.steps) fits += fit_kind(step).has_value();
       plan.num_passes_ = std::max(plan.num_passes_, fits);
       plan.chains_.push_back(std::move(chain));
     }
@@ -116,119 +271,362 @@ Result<FeaturePlan> FeaturePlan::make(const arrow::Schema& query, const std::vec
   fields.push_back(target_field);
   plan.input_ = arrow::schema(fields);
   for (Chain& chain : plan.chains_) MILLSTREAM_TRY(plan.advance(chain));
-  std::set<std::string> names;
-  for (const Chain& chain : plan.chains_) {
-    names.insert(chain.column);
-    for (const FeatureColumn& column : chain.extra) {
-      if (!names.insert(column.name).second || seen.count(column.name)) {
-        return usage_error("two features are named '{}': a column and the null indicator of '{}'",
-                           column.name, chain.column);
-      }
-    }
-  }
+  MILLSTREAM_TRY(plan.check_names());
   return plan;
+}
+
+Status FeaturePlan::check_names() const {
+  std::set<std::string> names;
+  for (const Chain& chain : chains_) {
+    const auto add = [&](const std::string& name) {
+      if (names.insert(name).second) return Status::OK();
+      return usage_error(
+          "two features are named '{}', the second by the steps of column '{}'; give that column another "
+          "name in the query, with AS",
+          name, chain.column);
+    };
+    for (const FeatureColumn& column : chain.extra) MILLSTREAM_TRY(add(column.name));
+    for (const Branch& branch : chain.branches) MILLSTREAM_TRY(add(branch.name));
+  }
+  return Status::OK();
+}
+
+std::optional<FitKind> FeaturePlan::fit_kind(const StepSpec& step) {
+  const std::string& name = step.name;
+  const std::string argument = step.arguments.empty() ? "" : step.arguments[0];
+  if (name == "standard_scale") return FitKind::kMoments;
+  if (name == "min_max_scale" || name == "max_abs_scale") return FitKind::kRange;
+  if (name == "elapsed" && argument.empty()) return FitKind::kRange;
+  if (name == "robust_scale") return FitKind::kQuantiles;
+  if (name == "one_hot" || name == "categorify") return FitKind::kCounts;
+  if ((name == "clip" || name == "bucketize") && argument == "quantiles") return FitKind::kQuantiles;
+  if (name == "fill_null") {
+    if (argument == "mean") return FitKind::kMoments;
+    if (argument == "median") return FitKind::kQuantiles;
+    if (argument == "most_frequent") return FitKind::kCounts;
+  }
+  return std::nullopt;
 }
 
 Status FeaturePlan::advance(Chain& chain) {
   for (; chain.next_step < chain.steps.size(); ++chain.next_step) {
     const StepSpec& step = chain.steps[chain.next_step];
-    if (is_fit(step)) return Status::OK();
-    if (step.name == "fill_null") {
-      MILLSTREAM_ASSIGN(
-          chain.expression,
-          expr::make_coalesce({chain.expression, double_literal(*parse_number(step.arguments[0]))}));
-      chain.filled = true;
-    } else if (step.name == "null_indicator") {
-      if (chain.filled) {
-        return usage_error(
-            "feature column '{}': null_indicator comes after fill_null and would see no null; put it "
-            "before",
-            chain.column);
+    if (step.name != "null_indicator") {
+      for (const Branch& branch : chain.branches)
+        MILLSTREAM_TRY(check_takes(chain.column, *branch.expression->type, step));
+    }
+    if (step.name == "elapsed") {
+      // Seconds since 1970 here; its fit takes the start away.
+      for (Branch& branch : chain.branches) {
+        MILLSTREAM_ASSIGN(branch.expression, expr::make_call("epoch", {branch.expression}));
       }
-      const std::string name = chain.column + "_is_null";
+    }
+    if (is_category_step(step)) {
+      // A number that no step has changed has the text that SQL writes: 42, not 42.0.
+      for (Branch& branch : chain.branches) {
+        if (branch.expression->type->id() == arrow::Type::STRING) continue;
+        MILLSTREAM_ASSIGN(branch.expression,
+                          expr::make_cast(chain.changed ? branch.expression : chain.raw, arrow::utf8()));
+      }
+    }
+    if (fit_kind(step)) return Status::OK();
+    MILLSTREAM_TRY(apply(chain, step));
+    chain.changed = chain.changed || step.name != "null_indicator";
+  }
+  for (const Branch& branch : chain.branches)
+    MILLSTREAM_TRY(check_tensor_type(chain.column, *branch.expression->type, "feature"));
+  return Status::OK();
+}
+
+Status FeaturePlan::apply(Chain& chain, const StepSpec& step) {
+  const std::string& name = step.name;
+  if (name == "null_indicator") {
+    if (chain.filled) {
+      return usage_error(
+          "feature column '{}': null_indicator comes after fill_null and would see no null; put it "
+          "before",
+          chain.column);
+    }
+    for (const Branch& branch : chain.branches) {
+      const std::string indicator_name = branch.name + "_is_null";
       for (const FeatureColumn& other : chain.extra) {
-        if (other.name == name)
+        if (other.name == indicator_name)
           return usage_error("feature column '{}' has null_indicator twice", chain.column);
       }
-      MILLSTREAM_ASSIGN(auto is_null, expr::make_call("is_null", {chain.expression}));
+      MILLSTREAM_ASSIGN(auto is_null, expr::make_call("is_null", {branch.expression}));
       MILLSTREAM_ASSIGN(auto indicator, expr::make_case({is_null, double_literal(1)}, double_literal(0)));
-      chain.extra.push_back({name, indicator});
-    } else if (step.name == "log1p") {
-      MILLSTREAM_ASSIGN(chain.expression, expr::make_call("log1p", {chain.expression}));
+      chain.extra.push_back({indicator_name, indicator});
+    }
+    return Status::OK();
+  }
+  if (name == "datetime") {
+    std::vector<Branch> parts;
+    for (const Branch& branch : chain.branches) {
+      for (const std::string& part : step.arguments) {
+        MILLSTREAM_ASSIGN(auto value, expr::make_call(part, {branch.expression}));
+        MILLSTREAM_ASSIGN(value, to_double(value));
+        parts.push_back({branch.name + "_" + part, value});
+      }
+    }
+    chain.branches = std::move(parts);
+    return Status::OK();
+  }
+  if (name == "cyclical") {
+    const double turn = 2 * std::numbers::pi / *parse_number(step.arguments[0]);
+    std::vector<Branch> pairs;
+    for (const Branch& branch : chain.branches) {
+      MILLSTREAM_ASSIGN(auto angle, expr::make_call("*", {branch.expression, double_literal(turn)}));
+      for (const char* function : {"sin", "cos"}) {
+        MILLSTREAM_ASSIGN(auto value, expr::make_call(function, {angle}));
+        pairs.push_back({branch.name + "_" + function, value});
+      }
+    }
+    chain.branches = std::move(pairs);
+    return Status::OK();
+  }
+  for (Branch& branch : chain.branches) {
+    expr::ExprPtr& value = branch.expression;
+    if (name == "fill_null") {
+      const auto text = quoted_text(step.arguments[0]);
+      const auto fill = text ? expr::make_literal(std::make_shared<arrow::StringScalar>(*text))
+                             : double_literal(*parse_number(step.arguments[0]));
+      MILLSTREAM_ASSIGN(value, expr::make_coalesce({value, fill}));
+      chain.filled = true;
+    } else if (name == "log1p") {
+      MILLSTREAM_ASSIGN(value, expr::make_call("log1p", {value}));
+    } else if (name == "power") {
+      MILLSTREAM_ASSIGN(value,
+                        expr::make_call("power", {value, double_literal(*parse_number(step.arguments[0]))}));
+    } else if (name == "clip") {
+      MILLSTREAM_ASSIGN(value,
+                        clipped(value, parse_number(step.arguments[0]), parse_number(step.arguments[1])));
+    } else if (name == "bucketize") {
+      std::vector<double> edges;
+      for (const std::string& edge : step.arguments) edges.push_back(*parse_number(edge));
+      MILLSTREAM_ASSIGN(value, bucketized(value, edges));
+    } else if (name == "elapsed") {
+      MILLSTREAM_ASSIGN(value, expr::make_call("-", {value, double_literal(*parse_time(step.arguments[0]))}));
+    } else if (name == "hash_bucket") {
+      // A number that no step has changed is hashed as SQL writes it: 42, not 42.0.
+      MILLSTREAM_ASSIGN(auto text, expr::make_cast(chain.changed ? value : chain.raw, arrow::utf8()));
+      const auto buckets = static_cast<int64_t>(*parse_number(step.arguments[0]));
+      MILLSTREAM_ASSIGN(auto bucket, expr::make_call("hash_bucket",
+                                                     {text, expr::make_literal(arrow::MakeScalar(buckets))}));
+      MILLSTREAM_ASSIGN(bucket, to_double(bucket));
+      // Null has a bucket of its own.
+      MILLSTREAM_ASSIGN(value, expr::make_coalesce({bucket, double_literal(static_cast<double>(buckets))}));
+      chain.filled = true;
+    } else if (name == "ordinal") {
+      std::vector<std::pair<std::string, double>> table;
+      for (const std::string& argument : step.arguments)
+        table.push_back({quoted_text(argument).value_or(argument), static_cast<double>(table.size())});
+      const auto null = expr::make_literal(arrow::MakeNullScalar(arrow::float64()));
+      MILLSTREAM_ASSIGN(value, looked_up(value, std::move(table), -1, null));
     } else {
-      return bug_error("no body for feature step {}", step.name);
+      return bug_error("no body for feature step {}", name);
     }
   }
   return Status::OK();
 }
 
-std::vector<expr::ExprPtr> FeaturePlan::pending() const {
-  std::vector<expr::ExprPtr> expressions;
+std::vector<FitRequest> FeaturePlan::pending() const {
+  std::vector<FitRequest> requests;
   for (const Chain& chain : chains_) {
-    if (chain.next_step < chain.steps.size()) expressions.push_back(chain.expression);
+    if (chain.next_step == chain.steps.size()) continue;
+    const StepSpec& step = chain.steps[chain.next_step];
+    for (const Branch& branch : chain.branches)
+      requests.push_back({branch.name, step_text(step), branch.expression, *fit_kind(step)});
   }
-  return expressions;
+  return requests;
 }
 
-std::vector<std::string> FeaturePlan::pending_columns() const {
-  std::vector<std::string> names;
-  for (const Chain& chain : chains_) {
-    if (chain.next_step < chain.steps.size()) names.push_back(chain.column);
+Status FeaturePlan::apply_fit(Chain& chain, Branch& branch, const StepSpec& step, const FitState& fit) {
+  const std::string& name = step.name;
+  expr::ExprPtr& value = branch.expression;
+  const auto keep = [&](std::string what, double number) {
+    chain.values.push_back({branch.name, name, std::move(what), number});
+  };
+  const auto overflow = [&](const char* what) {
+    return make_error(ErrorCategory::kData,
+                      fmt::format("{} of column '{}': its {} overflows a double; scale it in the query", name,
+                                  branch.name, what));
+  };
+  const Moments& moments = fit.moments;
+  if (moments.count > 0 && !(std::isfinite(moments.mean) && std::isfinite(moments.m2)))
+    return overflow("mean or variance");
+  // Nothing but nulls: they stay null whatever is done to them, and need not be centred.
+  const bool no_range = fit.least > fit.greatest;
+  const double least = no_range ? 0 : fit.least;
+  const double greatest = no_range ? 0 : fit.greatest;
+  const auto keep_error = [&] {
+    if (fit.quantiles.rank_error() > 0)
+      keep("rank_error",
+           static_cast<double>(fit.quantiles.rank_error()) / static_cast<double>(fit.quantiles.count()));
+  };
+
+  if (name == "standard_scale") {
+    const double scale = standard_scale_divisor(moments);
+    MILLSTREAM_ASSIGN(value, scaled(value, moments.mean, scale));
+    keep("mean", moments.mean);
+    keep("scale", scale);
+  } else if (name == "min_max_scale") {
+    const double scale = divisor(greatest - least);
+    if (!std::isfinite(scale)) return overflow("range");
+    MILLSTREAM_ASSIGN(value, scaled(value, least, scale));
+    if (!step.arguments.empty()) {
+      const double low = *parse_number(step.arguments[0]);
+      const double high = *parse_number(step.arguments[1]);
+      MILLSTREAM_ASSIGN(value, expr::make_call("*", {value, double_literal(high - low)}));
+      MILLSTREAM_ASSIGN(value, expr::make_call("+", {value, double_literal(low)}));
+    }
+    keep("min", least);
+    keep("max", greatest);
+  } else if (name == "max_abs_scale") {
+    const double scale = divisor(std::max(std::abs(least), std::abs(greatest)));
+    MILLSTREAM_ASSIGN(value, scaled(value, 0, scale));
+    keep("scale", scale);
+  } else if (name == "robust_scale") {
+    const double low = step.arguments.empty() ? 0.25 : *parse_number(step.arguments[0]);
+    const double high = step.arguments.empty() ? 0.75 : *parse_number(step.arguments[1]);
+    const auto quantiles = fit.quantiles.quantiles({low, 0.5, high});
+    const double scale = divisor(quantiles[2] - quantiles[0]);
+    if (!std::isfinite(scale)) return overflow("range");
+    MILLSTREAM_ASSIGN(value, scaled(value, quantiles[1], scale));
+    keep("center", quantiles[1]);
+    keep("scale", scale);
+    keep_error();
+  } else if (name == "elapsed") {
+    MILLSTREAM_ASSIGN(value, expr::make_call("-", {value, double_literal(least)}));
+    keep("start", least);
+  } else if (name == "clip") {
+    if (fit.quantiles.count() == 0) return Status::OK();
+    const auto ends =
+        fit.quantiles.quantiles({*parse_number(step.arguments[1]), *parse_number(step.arguments[2])});
+    MILLSTREAM_ASSIGN(value, clipped(value, ends[0], ends[1]));
+    keep("low", ends[0]);
+    keep("high", ends[1]);
+    keep_error();
+  } else if (name == "bucketize") {
+    const int buckets = static_cast<int>(*parse_number(step.arguments[1]));
+    std::vector<double> fractions;
+    for (int i = 0; i <= buckets; ++i) fractions.push_back(i / static_cast<double>(buckets));
+    std::vector<double> edges;
+    if (fit.quantiles.count() > 0) {
+      // Buckets without width are left out by scikit-learn's rule; the outermost edges bound nothing.
+      std::vector<double> all = fit.quantiles.quantiles(fractions);
+      for (size_t i = 0; i < all.size(); ++i) {
+        if (i == 0 || all[i] - all[i - 1] > 1e-8) edges.push_back(all[i]);
+      }
+      edges.erase(edges.begin());
+      if (!edges.empty()) edges.pop_back();
+    }
+    MILLSTREAM_ASSIGN(value, bucketized(value, edges));
+    for (size_t i = 0; i < edges.size(); ++i) keep(fmt::format("edge_{}", i + 1), edges[i]);
+    keep_error();
+  } else if (name == "fill_null") {
+    const std::string& what = step.arguments[0];
+    const bool empty = what == "mean"     ? moments.count == 0
+                       : what == "median" ? fit.quantiles.count() == 0
+                                          : fit.counts.empty();
+    if (empty) {
+      return make_error(
+          ErrorCategory::kData,
+          fmt::format("fill_null({}) of column '{}': all its values in the training rows are null, so "
+                      "there is no {}; give a {}, or leave the column out",
+                      what, branch.name, what == "most_frequent" ? "most frequent one" : what,
+                      value->type->id() == arrow::Type::STRING ? "text, as in fill_null('none')"
+                                                               : "number, as in fill_null(0)"));
+    }
+    if (value->type->id() == arrow::Type::STRING) {
+      const std::string text = fit.counts.by_count()[0].first;
+      MILLSTREAM_ASSIGN(value, expr::make_coalesce(
+                                   {value, expr::make_literal(std::make_shared<arrow::StringScalar>(text))}));
+    } else {
+      const double fill = what == "mean"     ? moments.mean
+                          : what == "median" ? fit.quantiles.quantiles({0.5})[0]
+                                             : fit.counts.most_frequent_double();
+      MILLSTREAM_ASSIGN(value, expr::make_coalesce({value, double_literal(fill)}));
+      keep(what, fill);
+      if (what == "median") keep_error();
+    }
+    chain.filled = true;
+  } else if (name == "categorify") {
+    std::vector<std::pair<std::string, double>> table;
+    for (const std::string& category : categories(step, fit.counts)) {
+      keep(category, static_cast<double>(table.size()) + 2);
+      table.push_back({category, static_cast<double>(table.size()) + 2});
+    }
+    MILLSTREAM_ASSIGN(value, looked_up(value, std::move(table), 0, double_literal(1)));
+    chain.filled = true;
+  } else {
+    return bug_error("no fit for feature step {}", name);
   }
-  return names;
+  return Status::OK();
 }
 
-Status FeaturePlan::provide(const std::vector<Moments>& moments) {
+Result<std::vector<FeaturePlan::Branch>> FeaturePlan::one_hot(Chain& chain, const Branch& branch,
+                                                              const StepSpec& step,
+                                                              const ValueCounts& counts) const {
+  const auto kept = categories(step, counts);
+  if (kept.size() > kMostOneHotColumns && !named_argument(step, "max_size")) {
+    return make_error(
+        ErrorCategory::kData,
+        fmt::format("one_hot of column '{}' would make {} columns, one for each value, and makes {} at most unless it "
+                    "is told so; say how many, one_hot(max_size=N), or take categorify or hash_bucket(N)",
+                    branch.name, kept.size(), kMostOneHotColumns));
+  }
+  if (kept.empty()) {
+    return make_error(ErrorCategory::kData,
+                      fmt::format("{} of column '{}': no value of the training rows is kept ({} different ones), so "
+                                  "there are no columns to make; leave the column out",
+                                  step_text(step), branch.name, counts.distinct()));
+  }
+  std::vector<Branch> columns;
+  for (const std::string& category : kept) {
+    MILLSTREAM_ASSIGN(auto same, expr::make_call("=", {branch.expression, text_literal(category)}));
+    MILLSTREAM_ASSIGN(auto value, expr::make_case({same, double_literal(1)}, double_literal(0)));
+    chain.values.push_back({branch.name, step.name, category, static_cast<double>(columns.size())});
+    columns.push_back({branch.name + "_" + category, value});
+  }
+  chain.filled = true;
+  return columns;
+}
+
+Status FeaturePlan::provide(const std::vector<FitState>& fits) {
   size_t next = 0;
   for (Chain& chain : chains_) {
     if (chain.next_step == chain.steps.size()) continue;
-    MILLSTREAM_CHECK(next < moments.size());
-    const Moments& fit = moments[next++];
     const StepSpec& step = chain.steps[chain.next_step];
-    if (fit.count > 0 && !(std::isfinite(fit.mean) && std::isfinite(fit.m2))) {
-      return make_error(
-          ErrorCategory::kData,
-          fmt::format("{} of column '{}': its mean or variance overflows a double; scale it in the query",
-                      step.name, chain.column));
-    }
-    if (step.name == "standard_scale") {
-      const double scale = standard_scale_divisor(fit);
-      MILLSTREAM_ASSIGN(auto centred, expr::make_call("-", {chain.expression, double_literal(fit.mean)}));
-      MILLSTREAM_ASSIGN(chain.expression, expr::make_call("/", {centred, double_literal(scale)}));
-      values_.push_back({chain.column, "standard_scale", "mean", fit.mean});
-      values_.push_back({chain.column, "standard_scale", "scale", scale});
-    } else {
-      if (fit.count == 0) {
-        return make_error(
-            ErrorCategory::kData,
-            fmt::format("fill_null(mean) of column '{}': all its values in the training rows are null, so "
-                        "there is no mean; give a number, as in fill_null(0), or leave the column out",
-                        chain.column));
+    std::vector<Branch> made;
+    for (Branch& branch : chain.branches) {
+      MILLSTREAM_CHECK(next < fits.size());
+      const FitState& fit = fits[next++];
+      if (step.name == "one_hot") {
+        MILLSTREAM_ASSIGN(const auto columns, one_hot(chain, branch, step, fit.counts));
+        made.insert(made.end(), columns.begin(), columns.end());
+      } else {
+        MILLSTREAM_TRY(apply_fit(chain, branch, step, fit));
+        made.push_back(branch);
       }
-      MILLSTREAM_ASSIGN(chain.expression, expr::make_coalesce({chain.expression, double_literal(fit.mean)}));
-      chain.filled = true;
-      values_.push_back({chain.column, "fill_null", "mean", fit.mean});
     }
+    chain.branches = std::move(made);
+    chain.changed = true;
     ++chain.next_step;
     MILLSTREAM_TRY(advance(chain));
   }
-  MILLSTREAM_CHECK(next == moments.size());
-  return Status::OK();
+  MILLSTREAM_CHECK(next == fits.size());
+  return check_names();
 }
 
 Fitted FeaturePlan::fitted() const {
   MILLSTREAM_CHECK(pending().empty());
   Fitted fitted;
   fitted.input = input_;
-  for (const Chain& chain : chains_) {
-    for (const FeatureColumn& column : chain.extra) fitted.columns.push_back(column);
-    fitted.columns.push_back({chain.column, chain.expression});
-  }
   // By column in the recipe's order, whatever pass fitted them.
   for (const Chain& chain : chains_) {
-    for (const FittedValue& value : values_) {
-      if (value.column == chain.column) fitted.values.push_back(value);
-    }
+    for (const FeatureColumn& column : chain.extra) fitted.columns.push_back(column);
+    for (const Branch& branch : chain.branches) fitted.columns.push_back({branch.name, branch.expression});
+    fitted.values.insert(fitted.values.end(), chain.values.begin(), chain.values.end());
   }
   return fitted;
 }

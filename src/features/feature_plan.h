@@ -2,17 +2,19 @@
 // The features of a recipe against the query that feeds them: checks, fits pass by pass, and the expressions
 // that come out.
 //
-// The chain of a column starts with the column cast to double; each step makes an expression of the one
-// before it. A step that fits (standard_scale, fill_null(mean)) takes aggregates of the expression so far
-// over the training rows, so a chain with k fits needs k passes; chains advance side by side, and the passes
-// of the plan are those of its longest chain.
+// The chain of a column starts with the column, cast to double where it is a number; each step makes an expression of
+// the one before it, and some make several (datetime, cyclical): the chain then has branches, which later steps treat
+// alike. A step that fits (standard_scale, fill_null(mean)) takes aggregates of the expression so far over the
+// training rows, so a chain with k fits needs k passes; chains advance side by side, and the passes of the plan are
+// those of its longest chain.
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "features/fit.h"
 #include "features/fitted.h"
-#include "features/moments.h"
 
 namespace millstream::features {
 
@@ -42,26 +44,37 @@ class FeaturePlan {
   /// Passes over the data that the fits need in all; 0: nothing to fit.
   int num_passes() const { return num_passes_; }
 
-  /// The expressions (of type double) whose moments over the training rows are wanted next; none: all is
-  /// fitted. Nulls are left out of moments.
-  std::vector<expr::ExprPtr> pending() const;
-  /// What the expression pending()[i] belongs to, for messages: the column's name.
-  std::vector<std::string> pending_columns() const;
-  /// The moments of pending(), in that order. Errors: a column without one value to take the mean of.
-  Status provide(const std::vector<Moments>& moments);
+  /// The aggregates over the training rows that are wanted next; none: all is fitted.
+  std::vector<FitRequest> pending() const;
+  /// What pending() asked for, in that order. Errors: a column without one value to take the mean of.
+  Status provide(const std::vector<FitState>& fits);
   /// Everything fitted. Only when pending() is empty.
   Fitted fitted() const;
 
  private:
+  struct Branch {
+    std::string name;
+    expr::ExprPtr expression;
+  };
   struct Chain {
     std::string column;
     std::vector<StepSpec> steps;
     size_t next_step = 0;  ///< the first that is not applied yet
-    expr::ExprPtr expression;
+    expr::ExprPtr raw;     ///< the column itself
+    bool changed = false;  ///< by a step; else branches are the raw column
     bool filled = false;
+    std::vector<Branch> branches;
     std::vector<FeatureColumn> extra;  ///< null indicators, before the column itself
+    std::vector<FittedValue> values;
   };
   Status advance(Chain& chain);
+  Status apply(Chain& chain, const StepSpec& step);
+  Status apply_fit(Chain& chain, Branch& branch, const StepSpec& step, const FitState& fit);
+  Result<std::vector<Branch>> one_hot(Chain& chain, const Branch& branch, const StepSpec& step,
+                                      const ValueCounts& counts) const;
+  Status check_names() const;
+  /// What the step at hand is a fit of; none where it fits nothing.
+  static std::optional<FitKind> fit_kind(const StepSpec& step);
 
   std::shared_ptr<arrow::Schema> input_;
   std::string target_;
@@ -69,10 +82,12 @@ class FeaturePlan {
   std::string normal_form_;
   int num_passes_ = 0;
   std::vector<Chain> chains_;
-  std::vector<FittedValue> values_;
 };
 
-/// Checks that a column of this type can be a feature or target; `role` is "feature" or "target".
+/// Checks that a column of this type can be a feature (as it is, without steps) or target; `role` is "feature" or
+/// "target".
 Status check_tensor_type(const std::string& column, const arrow::DataType& type, const char* role);
+/// Whether check_tensor_type() passes: a number or a boolean.
+bool is_tensor_type(const arrow::DataType& type);
 
 }  // namespace millstream::features

@@ -51,9 +51,9 @@ TEST(FeaturePlanTest, RefusesWhatCannotBecomeATensor) {
   EXPECT_EQ(error_of({spec({"zone"})}, "mile"),
             "the target column 'mile' is not an output of the query; did you mean 'miles'?");
   EXPECT_EQ(error_of({spec({"when"})}),
-            "the feature column 'when' is a timestamp[us], which is not a number; take parts of it in the "
-            "query, as in "
-            "hour(when), or its distance to another time with date_diff");
+            "the feature column 'when' is a timestamp[us], which is not a number; take parts of it with "
+            "a step, datetime(hour, dayofweek) or elapsed, or in the query, as in hour(when), or its "
+            "distance to another time with date_diff");
   EXPECT_EQ(error_of({spec({"zone"})}, "vendor"),
             "the target column 'vendor' is text (string), which is not a number; turn it into one in the "
             "query, with "
@@ -72,7 +72,9 @@ TEST(FeaturePlanTest, PassesAreTheLongestChainOfFits) {
           "miles", OnNull::kError)
           .ValueOrDie();
   EXPECT_EQ(plan.num_passes(), 2);
-  EXPECT_EQ(plan.pending_columns(), (std::vector<std::string>{"zone", "flag", "tips"}));
+  std::vector<std::string> columns;
+  for (const FitRequest& request : plan.pending()) columns.push_back(request.column);
+  EXPECT_EQ(columns, (std::vector<std::string>{"zone", "flag", "tips"}));
   EXPECT_EQ(plan.input()->field_names(), (std::vector<std::string>{"zone", "flag", "tips", "fare", "miles"}));
   EXPECT_TRUE(plan.rules()[2].nulls_allowed);
   EXPECT_FALSE(plan.rules()[0].nulls_allowed);
@@ -100,7 +102,10 @@ FeaturePlan fitted_plan(bool log) {
                                       : std::vector<std::string>{"null_indicator", "fill_null(mean)"})},
                   "miles", OnNull::kError)
                   .ValueOrDie();
-  EXPECT_TRUE(plan.provide({{4, 250000002.25, 4e18}, {3, 2.5833333333333335, 3.0}}).ok());
+  std::vector<FitState> fits(2);
+  fits[0].moments = {4, 250000002.25, 4e18};
+  fits[1].moments = {3, 2.5833333333333335, 3.0};
+  EXPECT_TRUE(plan.provide(fits).ok());
   EXPECT_TRUE(plan.pending().empty());
   return plan;
 }

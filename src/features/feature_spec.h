@@ -11,7 +11,8 @@
 
 namespace millstream::features {
 
-/// One step with its argument, as written: "standard_scale", "fill_null(mean)", "fill_null(0)".
+/// One step with its arguments, as written: "standard_scale", "fill_null(mean)", "fill_null('none')" (with the
+/// quotes), "one_hot(max_size=20)".
 struct StepSpec {
   std::string name;
   std::vector<std::string> arguments;
@@ -36,7 +37,19 @@ Status check_step(const StepSpec& step);
 /// The step as it is written in a recipe.
 std::string step_text(const StepSpec& step);
 const std::vector<std::string>& known_steps();
+/// How each step may be written, in the order of the documentation: "clip(LOW, HIGH)".
+const std::vector<std::string>& step_forms();
+/// Whether one of the steps takes care of nulls, so that a null in the raw column is no fault.
+bool steps_take_nulls(const std::vector<StepSpec>& steps);
+
 /// A finite number, the whole text; nothing where it is not one.
 std::optional<double> parse_number(std::string_view text);
+/// The text within single quotes, a quote being written twice; nothing where `argument` is not such a text.
+std::optional<std::string> quoted_text(std::string_view argument);
+/// Seconds since 1970 of "2024-01-01" or "2024-01-01 12:30:00", with or without quotes; nothing where it is
+/// neither.
+std::optional<double> parse_time(std::string_view argument);
+/// The value of the argument NAME=VALUE; nothing where there is none of that name.
+std::optional<std::string> named_argument(const StepSpec& step, std::string_view name);
 
 }  // namespace millstream::features

@@ -199,9 +199,16 @@ Status Loader::check_valid_query(const arrow::Schema& schema) const {
                          is_target ? "the target" : "a feature",
                          name_hint(field->name(), schema.field_names()));
     }
-    MILLSTREAM_TRY(with_context(features::check_tensor_type(field->name(), *schema.field(index)->type(),
-                                                            is_target ? "target" : "feature"),
-                                "the validation query"));
+    const arrow::DataType& type = *schema.field(index)->type();
+    if (is_target || features::is_tensor_type(*field->type())) {
+      MILLSTREAM_TRY(
+          with_context(features::check_tensor_type(field->name(), type, is_target ? "target" : "feature"),
+                       "the validation query"));
+    } else if (type.id() != field->type()->id()) {
+      return usage_error(
+          "the validation query: the feature column '{}' is a {} there, and a {} in the training query",
+          field->name(), type.ToString(), field->type()->ToString());
+    }
   }
   return Status::OK();
 }

@@ -18,7 +18,7 @@ namespace millstream::loader {
 namespace {
 
 constexpr int kFewEntryPoints = 16;
-constexpr uint32_t kFormat = 1;
+constexpr uint32_t kFormat = 2;
 
 // Bytes of plain values, lengths first.
 class Encoder {
@@ -132,10 +132,18 @@ struct BlockFits {
   std::vector<features::Moments> moments;
 };
 
+// What an entry point gave to the fits of one pass that are no moments: its blocks' states merged in their order.
+struct EntryFits {
+  int32_t entry_point = 0;
+  int32_t block = 0;  // of the first block; for sort_by_block
+  std::vector<features::FitState> states;
+};
+
 // What one rank found in one pass.
 struct PassFindings {
   std::vector<BlockCounts> counts;
   std::vector<BlockFits> fits;
+  std::vector<EntryFits> entry_fits;
   std::vector<Piece> train_pieces, valid_pieces;
   int64_t piece_bytes = 0;
 
@@ -147,6 +155,12 @@ struct PassFindings {
       out.value(fit.entry_point);
       out.value(fit.block);
       out.values(fit.moments);
+    }
+    out.value<uint64_t>(entry_fits.size());
+    for (const EntryFits& fit : entry_fits) {
+      out.value(fit.entry_point);
+      out.value<uint64_t>(fit.states.size());
+      for (const features::FitState& state : fit.states) out.text(state.encode());
     }
     encode_pieces(out, train_pieces);
     encode_pieces(out, valid_pieces);
@@ -164,6 +178,17 @@ struct PassFindings {
       fit.block = in.value<int32_t>();
       fit.moments = in.values<features::Moments>();
       found.fits.push_back(std::move(fit));
+    }
+    const auto entries = in.value<uint64_t>();
+    for (uint64_t i = 0; i < entries && in.ok(); ++i) {
+      EntryFits fit;
+      fit.entry_point = in.value<int32_t>();
+      const auto states = in.value<uint64_t>();
+      for (uint64_t k = 0; k < states && in.ok(); ++k) {
+        MILLSTREAM_ASSIGN(auto state, features::FitState::decode(in.text()));
+        fit.states.push_back(std::move(state));
+      }
+      found.entry_fits.push_back(std::move(fit));
     }
     found.train_pieces = decode_pieces(in);
     found.valid_pieces = decode_pieces(in);
@@ -211,17 +236,23 @@ std::vector<int> deal_entry_points(const exec::BlockSource& source, int end, int
   return mine;
 }
 
-// Values of `expression` for the training rows, nulls left out, as doubles.
-Result<int64_t> values_for_fit(const expr::Expression& expression, const arrow::RecordBatch& batch,
-                               const SelectedRows& selected, const std::string& column,
-                               std::vector<double>* out) {
+// Adds what the training rows say to `state`; nulls are left out. `scratch` is reused from block to block.
+Status add_to_fit(const features::FitRequest& fit, const arrow::RecordBatch& batch,
+                  const SelectedRows& selected, std::vector<double>* scratch, features::FitState* state) {
+  const expr::Expression& expression = *fit.expression;
+  const std::string& column = fit.column;
+  std::vector<double>* out = scratch;
+  const auto add = [&](int64_t count) {
+    const Status added = state->add(fit.kind, out->data(), count);
+    return added.ok() ? added : with_context(added, fmt::format("{} of column '{}'", fit.step, column));
+  };
   out->resize(selected.train_rows);
   const int32_t* rows = selected.all_train ? nullptr : selected.train.data();
   const expr::Expression* plain = &expression;
   if (plain->kind == expr::Kind::kCast && !plain->try_cast) plain = plain->arguments[0].get();
   if (plain->kind == expr::Kind::kColumn && batch.column(plain->column)->null_count() == 0 &&
       features::copy_as_double(*batch.column(plain->column), rows, selected.train_rows, out->data())) {
-    return selected.train_rows;
+    return add(selected.train_rows);
   }
   std::shared_ptr<arrow::RecordBatch> taken;
   const arrow::RecordBatch* input = &batch;
@@ -235,6 +266,10 @@ Result<int64_t> values_for_fit(const expr::Expression& expression, const arrow::
     const Status status = with_context(evaluated.status(), fmt::format("feature '{}'", column));
     const auto position = error_position(status);
     return position ? with_category(status, error_category(status), row_of(position->row)) : status;
+  }
+  if ((*evaluated)->type_id() == arrow::Type::STRING) {
+    const Status added = state->add_texts(**evaluated);
+    return added.ok() ? added : with_context(added, fmt::format("{} of column '{}'", fit.step, column));
   }
   const auto& values = static_cast<const arrow::DoubleArray&>(**evaluated);
   int64_t count = 0;
@@ -253,7 +288,7 @@ Result<int64_t> values_for_fit(const expr::Expression& expression, const arrow::
           row_of(i));
     }
   }
-  return count;
+  return add(count);
 }
 
 // One pass over one table by this rank's threads.
@@ -264,8 +299,8 @@ struct TablePass {
   std::vector<int> entry_points;
   bool count = false;  // the first pass
   bool split_matters = true;
-  std::vector<expr::ExprPtr> fits;
-  std::vector<std::string> fit_columns;
+  std::vector<features::FitRequest> fits;
+  int64_t sketch_capacity = 0;
   PieceWriter* writer = nullptr;
   int rank = 0;
 
@@ -273,13 +308,29 @@ struct TablePass {
     MILLSTREAM_ASSIGN(auto stream, source->open(entry_point));
     SelectedRows selected;
     std::vector<double> values;
+    EntryFits entry_fits{entry_point, 0, std::vector<features::FitState>(fits.size())};
+    bool any_state = false;
+    for (size_t i = 0; i < fits.size(); ++i) {
+      entry_fits.states[i].quantiles = features::QuantileSketch(sketch_capacity);
+      any_state = any_state || fits[i].kind != features::FitKind::kMoments;
+    }
+    const auto finish = [&] {
+      if (!any_state) return;
+      for (features::FitState& state : entry_fits.states) {
+        state.moments = {};
+        state.quantiles.shrink();
+      }
+      found->entry_fits.push_back(std::move(entry_fits));
+    };
     for (int index = 0;; ++index) {
       TraceSpan span("survey block", entry_point);
       MILLSTREAM_ASSIGN(auto block, stream->next());
       beat();
-      if (!block) return Status::OK();
-      const int64_t limit_here = limit.of(entry_point, index);
-      if (limit_here == 0) return Status::OK();
+      const int64_t limit_here = block ? limit.of(entry_point, index) : 0;
+      if (limit_here == 0) {
+        finish();
+        return Status::OK();
+      }
       MILLSTREAM_TRY(rules.select(entry_point, *block, limit_here, &selected));
       if (count) {
         found->counts.push_back({.entry_point = entry_point,
@@ -294,9 +345,10 @@ struct TablePass {
       if (!fits.empty() && selected.train_rows > 0) {
         BlockFits block_fits{entry_point, index, {}};
         for (size_t i = 0; i < fits.size(); ++i) {
-          auto got = values_for_fit(*fits[i], *block->rows, selected, fit_columns[i], &values);
-          if (!got.ok()) return locate_error(got.status(), source->table(), entry_point, *block);
-          block_fits.moments.push_back(features::moments_of(values.data(), *got));
+          entry_fits.states[i].moments = {};
+          const Status added = add_to_fit(fits[i], *block->rows, selected, &values, &entry_fits.states[i]);
+          if (!added.ok()) return locate_error(added, source->table(), entry_point, *block);
+          block_fits.moments.push_back(entry_fits.states[i].moments);
         }
         found->fits.push_back(std::move(block_fits));
       }
@@ -349,6 +401,7 @@ struct TablePass {
       };
       append(found->counts, findings[i].counts);
       append(found->fits, findings[i].fits);
+      append(found->entry_fits, findings[i].entry_fits);
       append(found->train_pieces, findings[i].train_pieces);
       append(found->valid_pieces, findings[i].valid_pieces);
     }
@@ -406,11 +459,13 @@ Result<PassFindings> run_pass(comm::Job& job, const TablePass& pass, int threads
     };
     append(all.counts, found.counts);
     append(all.fits, found.fits);
+    append(all.entry_fits, found.entry_fits);
     append(all.train_pieces, found.train_pieces);
     append(all.valid_pieces, found.valid_pieces);
   }
   sort_by_block(all.counts);
   sort_by_block(all.fits);
+  sort_by_block(all.entry_fits);
   sort_by_block(all.train_pieces);
   sort_by_block(all.valid_pieces);
   return all;
@@ -473,8 +528,16 @@ Result<std::vector<std::shared_ptr<PieceFile>>> open_pieces(const std::string& e
 }
 
 Status fit(features::FeaturePlan& plan, const Survey& survey) {
-  for (const auto& moments : survey.moments) MILLSTREAM_TRY(plan.provide(moments));
+  for (const auto& fits : survey.fits) MILLSTREAM_TRY(plan.provide(fits));
   return Status::OK();
+}
+
+// By the footers; where only reading tells (CSV) the bytes do: a row of text has hardly fewer than 16.
+int64_t estimated_rows(const plan::SourceTable& table) {
+  int64_t rows = 0;
+  for (const plan::EntryPoint& entry : table.entry_points())
+    rows += entry.rows >= 0 ? entry.rows : entry.bytes / 16;
+  return rows;
 }
 
 // Everything that reads the data; the result is the same on every rank.
@@ -491,13 +554,15 @@ Result<Survey> survey_data(const SurveyRequest& request, PieceWriter* writer) {
                    .limit = limit,
                    .entry_points = deal_entry_points(source, end, job.rank(), job.size()),
                    .count = true,
+                   .sketch_capacity = estimated_rows(source.table()) <= features::kExactQuantileRows
+                                          ? features::kExactQuantileRows
+                                          : features::kSketchCapacity,
                    .writer = is_train ? writer : nullptr,
                    .rank = job.rank()};
     TableCounts counts;
     for (int number = 0;; ++number) {
       if (is_train) {
         pass.fits = request.plan->pending();
-        pass.fit_columns = request.plan->pending_columns();
       }
       if (number > 0 && pass.fits.empty()) break;
       MILLSTREAM_ASSIGN(PassFindings found, run_pass(job, pass, request.threads, pass.writer));
@@ -512,12 +577,21 @@ Result<Survey> survey_data(const SurveyRequest& request, PieceWriter* writer) {
         }
       }
       if (!pass.fits.empty()) {
-        std::vector<features::Moments> moments(pass.fits.size());
-        for (const BlockFits& block : found.fits) {
-          for (size_t i = 0; i < moments.size(); ++i) features::merge_moments(moments[i], block.moments[i]);
+        std::vector<features::FitState> fits(pass.fits.size());
+        for (size_t i = 0; i < fits.size(); ++i) {
+          fits[i].quantiles = features::QuantileSketch(pass.sketch_capacity);
+          for (const BlockFits& block : found.fits)
+            features::merge_moments(fits[i].moments, block.moments[i]);
+          for (const EntryFits& entry : found.entry_fits) {
+            const Status merged = fits[i].merge(entry.states[i]);
+            if (!merged.ok()) {
+              return with_context(merged,
+                                  fmt::format("{} of column '{}'", pass.fits[i].step, pass.fits[i].column));
+            }
+          }
         }
-        MILLSTREAM_TRY(request.plan->provide(moments));
-        survey.moments.push_back(std::move(moments));
+        MILLSTREAM_TRY(request.plan->provide(fits));
+        survey.fits.push_back(std::move(fits));
       }
       pass.count = false;
       pass.writer = nullptr;
@@ -554,14 +628,8 @@ void TableCounts::index(int num_entry_points) {
 
 bool wants_pieces(const plan::SourceTable& table, const LoaderConfig& config) {
   if (config.shuffle != Shuffle::kWindow) return false;
-  const auto& entry_points = table.entry_points();
-  if (entry_points.size() >= kFewEntryPoints) return false;
-  int64_t rows = 0;
-  for (const plan::EntryPoint& entry : entry_points) {
-    // Where only reading tells (CSV) the bytes do: a row of text has hardly fewer than 16.
-    rows += entry.rows >= 0 ? entry.rows : entry.bytes / 16;
-  }
-  return rows > config.window;
+  if (table.entry_points().size() >= kFewEntryPoints) return false;
+  return estimated_rows(table) > config.window;
 }
 
 std::string encode_survey(const Survey& survey) {
@@ -574,8 +642,11 @@ std::string encode_survey(const Survey& survey) {
     out.value<int64_t>(static_cast<int64_t>(survey.valid->train.size()));
     out.values(survey.valid->blocks);
   }
-  out.value<uint64_t>(survey.moments.size());
-  for (const auto& moments : survey.moments) out.values(moments);
+  out.value<uint64_t>(survey.fits.size());
+  for (const auto& fits : survey.fits) {
+    out.value<uint64_t>(fits.size());
+    for (const features::FitState& fit : fits) out.text(fit.encode());
+  }
   out.value<uint8_t>(survey.has_pieces);
   encode_pieces(out, survey.train_pieces);
   encode_pieces(out, survey.valid_pieces);
@@ -602,7 +673,15 @@ Result<Survey> decode_survey(std::string_view bytes) {
   if (!counts(&survey.train)) return bad();
   if (in.value<uint8_t>() != 0 && !counts(&survey.valid.emplace())) return bad();
   const auto passes = in.value<uint64_t>();
-  for (uint64_t i = 0; i < passes && in.ok(); ++i) survey.moments.push_back(in.values<features::Moments>());
+  for (uint64_t i = 0; i < passes && in.ok(); ++i) {
+    const auto count = in.value<uint64_t>();
+    auto& fits = survey.fits.emplace_back();
+    for (uint64_t k = 0; k < count && in.ok(); ++k) {
+      auto fit = features::FitState::decode(in.text());
+      if (!fit.ok()) return bad();
+      fits.push_back(std::move(*fit));
+    }
+  }
   survey.has_pieces = in.value<uint8_t>() != 0;
   survey.train_pieces = decode_pieces(in);
   survey.valid_pieces = decode_pieces(in);
@@ -640,7 +719,7 @@ Result<SurveyOutcome> run_survey(const SurveyRequest& request) {
     if (!cached.empty()) {
       auto survey = decode_survey(cached);
       Status status = survey.status();
-      if (status.ok() && (survey->moments.size() != static_cast<size_t>(request.plan->num_passes()) ||
+      if (status.ok() && (survey->fits.size() != static_cast<size_t>(request.plan->num_passes()) ||
                           survey->train.train.size() != request.train->table().entry_points().size())) {
         status = file_error("the survey in the cache is of other data");
       }

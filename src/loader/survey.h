@@ -45,7 +45,7 @@ struct TableCounts {
 struct Survey {
   TableCounts train;
   std::optional<TableCounts> valid;                     ///< of the validation query
-  std::vector<std::vector<features::Moments>> moments;  ///< by pass, for features::FeaturePlan::provide
+  std::vector<std::vector<features::FitState>> fits;  ///< by pass, for features::FeaturePlan::provide
   bool has_pieces = false;
   std::vector<Piece> train_pieces, valid_pieces;  ///< in block order, none of zero rows
   int64_t num_piece_files = 0;

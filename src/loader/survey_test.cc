@@ -183,7 +183,9 @@ Survey some_survey() {
       {.entry_point = 0, .block = 0, .rows_read = 10, .survived = 8, .used = 8, .train = 6, .valid = 2},
       {.entry_point = 2, .block = 0, .rows_read = 5, .survived = 5, .used = 5, .dropped = 1, .train = 4}};
   survey.train.index(4);
-  survey.moments = {{{10, 1.5, 2.5}, {3, -1, 0}}, {{1, 2, 3}}};
+  survey.fits = {std::vector<features::FitState>(2), std::vector<features::FitState>(1)};
+  survey.fits[0][1].moments = {3, -1, 0};
+  survey.fits[1][0].least = -4;
   survey.has_pieces = true;
   Piece piece{.entry_point = 2, .block = 0, .file = 0, .rows = 4};
   piece.batches.push_back({.rows = 4, .bytes = 100, .offset = 12, .types = "=1"});
@@ -201,7 +203,8 @@ TEST_F(SurveyTest, EncodedAndDecodedIsTheSame) {
   const Survey back = decode_survey(bytes).ValueOrDie();
   EXPECT_EQ(encode_survey(back), bytes);
   EXPECT_EQ(back.train.rows_train, 10);
-  EXPECT_EQ(back.moments[0][1].mean, -1);
+  EXPECT_EQ(back.fits[0][1].moments.mean, -1);
+  EXPECT_EQ(back.fits[1][0].least, -4);
   EXPECT_EQ(back.train_pieces[0].batches[0].types, "=1");
   for (size_t size = 0; size < bytes.size(); ++size) EXPECT_FALSE(decode_survey(bytes.substr(0, size)).ok());
 }

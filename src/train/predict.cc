@@ -143,8 +143,7 @@ Result<std::unique_ptr<Scorer>> make_scorer(Bundle bundle, plan::Catalog& catalo
   } else {
     int column = 0;
     for (const features::FeatureSpec& spec : bundle.features) {
-      bool filled = false;
-      for (const features::StepSpec& step : spec.steps) filled = filled || step.name == "fill_null";
+      const bool filled = features::steps_take_nulls(spec.steps);
       for (size_t i = 0; i < spec.columns.size(); ++i)
         rules.push_back({column++, filled, false, spec.on_null});
     }

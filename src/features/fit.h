@@ -1,0 +1,52 @@
+#pragma once
+// What a step wants to know of the training rows, and what the rows say: aggregates that are made block by block and
+// merged in block order, so that their bits do not depend on ranks and threads.
+//
+// Moments are merged block by block. The other kinds are merged to one state an entry point first, which is the same
+// rows in the same order: an entry point is read by one thread.
+
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "expr/expression.h"
+#include "features/moments.h"
+#include "features/quantile_sketch.h"
+#include "features/value_counts.h"
+
+namespace millstream::features {
+
+enum class FitKind : uint8_t {
+  kMoments,    ///< of doubles
+  kRange,      ///< least and greatest of doubles
+  kQuantiles,  ///< of doubles
+  kCounts,     ///< of doubles or texts
+};
+
+struct FitRequest {
+  std::string column;        ///< the feature it is for, for messages
+  std::string step;          ///< likewise, as written
+  expr::ExprPtr expression;  ///< of type double, or utf8 for counts; nulls are left out
+  FitKind kind = FitKind::kMoments;
+};
+
+struct FitState {
+  Moments moments;
+  double least = std::numeric_limits<double>::infinity();
+  double greatest = -std::numeric_limits<double>::infinity();
+  QuantileSketch quantiles;
+  ValueCounts counts;
+
+  /// What the values of one block say. Errors have no place yet.
+  Status add(FitKind kind, const double* values, int64_t count);
+  /// Texts; nulls are left out.
+  Status add_texts(const arrow::Array& texts);
+  /// The rows of `next` come after those here. Moments are not merged.
+  Status merge(const FitState& next);
+
+  std::string encode() const;
+  static Result<FitState> decode(std::string_view bytes);
+};
+
+}  // namespace millstream::features

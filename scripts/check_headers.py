@@ -20,7 +20,9 @@ everything = hashlib.sha256(b"".join(h.read_bytes() for h in headers)).hexdigest
 
 
 def flags(folder):
-    """The compiler and flags of a source of `folder`, without its precompiled header, inputs and outputs."""
+    """The compiler and flags of the sources of `folder`, without precompiled headers, inputs and outputs. A folder of
+    two targets (train, with and without torch) has two; the last, with the most include folders, is taken."""
+    found = []
     for entry in commands:
         source = pathlib.Path(entry["file"])
         if source.parent == root / "src" / folder and source.suffix == ".cc" and not source.stem.endswith("_test"):
@@ -33,8 +35,8 @@ def flags(folder):
                     skip = True
                 elif word not in ("-MD", "-Winvalid-pch") and not word.startswith("-O"):
                     out.append(word)
-            return out
-    return None
+            found.append(out)
+    return max(found, key=len, default=None)
 
 
 def check(header):

@@ -193,7 +193,7 @@ Status Loader::check_valid_query(const arrow::Schema& schema) const {
   const auto& needed = feature_plan_->input();
   for (const auto& field : needed->fields()) {
     const bool is_target = field->name() == data_.target;
-    const int index = schema.GetFieldIndex(field->name());
+    const int index = plan::find_output(schema, field->name());
     if (index < 0) {
       return usage_error("the validation query has no column '{}', which is {}{}", field->name(),
                          is_target ? "the target" : "a feature",

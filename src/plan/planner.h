@@ -21,8 +21,11 @@ Result<NodePtr> plan_query(const std::string& sql, Catalog& catalog, const Query
 /// Rewrites to the streaming form. Errors name what does not stream.
 Result<Pipeline> to_pipeline(const NodePtr& plan);
 
-/// The same pipeline with only the named outputs, in that order; columns that nothing reads any more are
-/// pruned. An unknown name is an error that names the nearest output.
+/// The output called `name`: exactly so, else the only one that differs in case alone, as names in SQL do; -1: none.
+int find_output(const arrow::Schema& schema, const std::string& name);
+
+/// The same pipeline with only the named outputs (see find_output), in that order and so called; columns that nothing
+/// reads any more are pruned. An unknown name is an error that names the nearest output.
 Result<Pipeline> select_outputs(const Pipeline& pipeline, const std::vector<std::string>& names);
 /// The same without its filter (predict: one prediction a row).
 Pipeline without_filter(const Pipeline& pipeline);

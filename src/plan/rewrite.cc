@@ -7,6 +7,7 @@
 #include "base/nearest_name.h"
 #include "expr/function.h"
 #include "plan/planner.h"
+#include "sql/lexer.h"
 
 namespace millstream::plan {
 namespace {
@@ -289,18 +290,29 @@ Result<Pipeline> to_pipeline(const NodePtr& plan) {
   return result;
 }
 
+int find_output(const arrow::Schema& schema, const std::string& name) {
+  if (const int exact = schema.GetFieldIndex(name); exact >= 0) return exact;
+  int found = -1;
+  for (int i = 0; i < schema.num_fields(); ++i) {
+    if (sql::to_lower(schema.field(i)->name()) != sql::to_lower(name)) continue;
+    if (found >= 0) return -1;
+    found = i;
+  }
+  return found;
+}
+
 Result<Pipeline> select_outputs(const Pipeline& pipeline, const std::vector<std::string>& names) {
   Pipeline result = pipeline;
   result.outputs.clear();
   arrow::FieldVector fields;
   for (const std::string& name : names) {
-    const int output = pipeline.schema->GetFieldIndex(name);
+    const int output = find_output(*pipeline.schema, name);
     if (output < 0) {
       return query_error("the query has no column '{}'{}", name,
                          name_hint(name, pipeline.schema->field_names()));
     }
     result.outputs.push_back(pipeline.outputs[output]);
-    fields.push_back(pipeline.schema->field(output));
+    fields.push_back(pipeline.schema->field(output)->WithName(name));
   }
   result.schema = arrow::schema(std::move(fields));
   prune(result);

@@ -3,6 +3,7 @@
 import json
 import re
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness import SOURCE, ProgramTest, main
@@ -150,6 +151,31 @@ class Training(ProgramTest):
             scores = self.run_program("evaluate", "run/bundle", "new.parquet", "--json", "--ranks", ranks).json()
             self.assertEqual(scores["rows"], 777)
             self.assertAlmostEqual(scores["rmse"], rmse, delta=1e-5 * rmse)
+
+    def test_bundle_fills_nulls_that_training_never_saw(self):
+        # The training file's statistics say that nothing is null; what fills nulls must outlive them.
+        self.write("data.parquet")
+        rows = 100
+        nulls = pa.array([None if i % 5 == 0 else float(i % 7) for i in range(rows)])
+        self.write("new.parquet", self.table(rows=rows, a=nulls, b=nulls))
+        recipe = self.recipe(query="SELECT COALESCE(a, 0) AS a, b, c, y FROM 'data.parquet'",
+                             features='steps = ["fill_null(mean)", "standard_scale"]')
+        self.run_program("train", recipe, "--out", "run", "--set", "data.valid=SELECT a, b, c, y FROM 'new.parquet'")
+        for ranks in (1, 3):
+            self.run_program("predict", "run/bundle", "new.parquet", "-o", f"p{ranks}.parquet", "--ranks", ranks)
+            scores = self.run_program("evaluate", "run/bundle", "new.parquet", "--json", "--ranks", ranks).json()
+            self.assertEqual(scores["rows"], rows)
+        predicted = pq.read_table(self.scratch / "p1.parquet")["prediction"]
+        self.assertEqual((len(predicted), predicted.null_count), (rows, 0))
+
+    def test_names_in_another_case_are_the_same_columns(self):
+        self.write("data.parquet")
+        self.run_program("train", self.recipe(query="SELECT * FROM 'data.parquet'"), "--out", "run")
+        self.write("new.parquet")
+        self.write("capitals.parquet", self.table().rename_columns(["A", "B", "C", "Y"]))
+        plain, capitals = (self.run_program("evaluate", "run/bundle", f"{name}.parquet", "--json").json()
+                           for name in ("new", "capitals"))
+        self.assertEqual(plain, capitals)
 
     def test_predict_refuses(self):
         self.run_program("train", self.recipe(), "--out", "run")

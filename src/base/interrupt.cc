@@ -35,6 +35,10 @@ void install_interrupt_handlers() {
   action.sa_flags = SA_RESTART;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  // nohup means it.
+  struct sigaction hangup {};
+  if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
+    sigaction(SIGHUP, &action, nullptr);
 }
 
 int interrupt_signal() {
@@ -47,6 +51,7 @@ Status interrupt_status() {
   return make_error_f(ErrorCategory::kInterrupted, "interrupted by {}",
                       number == SIGINT    ? "SIGINT"
                       : number == SIGTERM ? "SIGTERM"
+                      : number == SIGHUP  ? "SIGHUP"
                                           : "a signal");
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// SIGINT and SIGTERM as an ordinary error. The handler only sets a word and wakes who sleeps on it; a watcher
+// SIGINT, SIGTERM and SIGHUP as an ordinary error. The handler only sets a word and wakes who sleeps on it; a watcher
 // thread turns that into a failure of the job, which wakes every wait of every rank.
 
 #include <atomic>
@@ -11,7 +11,7 @@
 
 namespace millstream {
 
-/// From now on SIGINT and SIGTERM are remembered instead of ending the process. A second one of the same
+/// From now on SIGINT, SIGTERM and (unless it is ignored, as by nohup) SIGHUP are remembered instead of ending the process. A second one of the same
 /// process ends it at once (the default action), so that a program that hangs can be stopped.
 void install_interrupt_handlers();
 /// The signal that came, 0: none. Cheap.

@@ -110,6 +110,7 @@ Status Job::State::begin(const JobOptions& job_options) {
   options = job_options;
   if (!(options.deadline_s > 0))
     return usage_error("a deadline of {:g} seconds; it must be more than 0", options.deadline_s);
+  report_deadline_to_supervisor(options.deadline_s);
   MILLSTREAM_ASSIGN(launch, detect_launch(process_environment(), kBuiltWith, mpi_compiled_in()));
   if (!launch.mpi) {
     make_single();

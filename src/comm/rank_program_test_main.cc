@@ -30,12 +30,21 @@ int rank_main(const comm::JobOptions& options, const std::string& name) {
       futex_wake_all(signalled);
     });
   }
+  if (name == "ignores_signals") {
+    for (int signal : {SIGTERM, SIGINT, SIGHUP}) std::signal(signal, SIG_IGN);
+  }
   if (name == "usage") {
     const Status status = usage_error("there is no case like this");
     if (!comm::report_end_to_supervisor(status, false)) return 70;
     return exit_code(status);
   }
   if (name == "dies_early") raise(SIGKILL);
+  if (name == "left_mpi_memory") {
+    // As MPI_Init would that is killed between making and mapping.
+    const std::string path = std::string("/dev/shm/mpich_shm_") + std::getenv("MILLSTREAM_JOB_ID") + "_0";
+    if (std::FILE* file = std::fopen(path.c_str(), "w")) std::fclose(file);
+    raise(SIGKILL);
+  }
   set_phase("the test");
   auto started = comm::Job::start(options);
   if (!started.ok()) {
@@ -76,6 +85,19 @@ int rank_main(const comm::JobOptions& options, const std::string& name) {
   } else if (name == "stopped") {
     if (chosen) raise(SIGSTOP);
     status = job.world().barrier();
+  } else if (name == "all_stopped") {
+    raise(SIGSTOP);
+    status = job.world().barrier();
+  } else if (name == "stopped_then_signalled") {
+    std::printf("%d\n", getpid());
+    std::fflush(stdout);
+    raise(SIGSTOP);
+    while (signalled.load() == 0) futex_wait(signalled, 0, std::chrono::seconds(60));
+    status = make_error(ErrorCategory::kInterrupted, "interrupted by a signal");
+  } else if (name == "ignores_signals") {
+    std::printf("ready\n");
+    std::fflush(stdout);
+    while (true) pause();
   } else if (name == "first_stopped") {
     if (job.rank() == 0) raise(SIGSTOP);
     status = job.world().barrier();
@@ -112,6 +134,11 @@ int rank_main(const comm::JobOptions& options, const std::string& name) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // Before anybody guards it.
+  const char* launched_rank = std::getenv("PMI_RANK");
+  if (argc > 2 && std::string(argv[1]) == "rank" && std::string(argv[argc - 1]) == "dies_first" &&
+      launched_rank && std::string(launched_rank) == "1")
+    raise(SIGKILL);
   comm::enter_rank_process();
   comm::JobOptions options;
   options.deadline_s = 60;
@@ -132,5 +159,9 @@ int main(int argc, char** argv) {
   std::vector<std::string> command = {argv[0], "rank"};
   for (int i = 3; i < argc; ++i) command.push_back(argv[i]);
   const char* job_id = std::getenv("RANK_PROGRAM_JOB_ID");
-  return comm::run_supervisor(std::atoi(argv[2]), command, job_id ? job_id : "");
+  const char* grace = std::getenv("RANK_PROGRAM_GRACE");
+  comm::SupervisorOptions supervisor;
+  if (job_id) supervisor.job_id = job_id;
+  if (grace) supervisor.grace_s = std::atof(grace);
+  return comm::run_supervisor(std::atoi(argv[2]), command, supervisor);
 }

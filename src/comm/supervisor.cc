@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <fstream>
+#include <optional>
 #include <random>
 #include <set>
 
@@ -18,7 +18,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/cpu_share.h"
 #include "base/trace.h"
+#include "comm/job_leftovers.h"
 #include "comm/shared_memory_file.h"
 #include "comm/supervisor_protocol.h"
 
@@ -28,6 +30,9 @@ namespace {
 constexpr double kSilentExitSeconds = 0.7;  // a rank ended without a word: perhaps another one says why
 constexpr double kAfterEndSeconds = 7;  // ranks finish together; Job::finish() gives up after five seconds
 constexpr double kMpiexecSeconds = 1;   // for mpiexec to end after its ranks
+constexpr double kStartSeconds = 60;    // ranks have this long to start, whatever deadline the work has
+constexpr double kLookSeconds = 1;      // between looks at ranks that may be stopped
+constexpr int kCrowd = 8;               // so many ranks a core are worth a word
 constexpr size_t kKeptOutput = 16 * 1024;
 
 double now_s() {
@@ -44,15 +49,22 @@ std::string random_id() {
   return fmt::format("{:08x}{:08x}", random(), random());
 }
 
-/// The MPI library's own files in shared memory that a process has mapped: nobody removes them when ranks are killed.
-void collect_mpi_memory(pid_t pid, std::set<std::string>& paths) {
-  std::ifstream maps(fmt::format("/proc/{}/maps", pid));
-  for (std::string line; std::getline(maps, line);) {
-    if (line.find(" (deleted)") != std::string::npos) continue;
-    for (const char* prefix : {"/dev/shm/mpich_shm_", "/dev/shm/vader_segment.", "/dev/shm/sm_segment."}) {
-      if (const size_t at = line.find(prefix); at != std::string::npos) paths.insert(line.substr(at));
-    }
-  }
+constexpr const char* kLauncherBanner = "BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES";
+
+/// How mpiexec says that a process it started was killed.
+struct LauncherDeath {
+  pid_t pid = 0;
+  int signal = 0;
+};
+
+std::optional<LauncherDeath> parse_launcher_death(const std::string& text) {
+  if (text.find(kLauncherBanner) == std::string::npos) return std::nullopt;
+  auto number_after = [&](const char* word) {
+    const size_t at = text.find(word);
+    return at == std::string::npos ? 0 : std::atoi(text.c_str() + at + std::strlen(word));
+  };
+  const LauncherDeath death{number_after("  PID "), number_after("(signal ")};
+  return death.signal > 0 ? std::optional(death) : std::nullopt;
 }
 
 struct RankState {
@@ -74,8 +86,12 @@ struct Connection {
 
 class Supervisor {
  public:
-  Supervisor(int ranks, const std::vector<std::string>& command, const std::string& job_id)
-      : ranks_(ranks), command_(command), job_id_(job_id.empty() ? random_id() : job_id), states_(ranks) {}
+  Supervisor(int ranks, const std::vector<std::string>& command, const SupervisorOptions& options)
+      : ranks_(ranks),
+        command_(command),
+        job_id_(options.job_id.empty() ? random_id() : options.job_id),
+        grace_s_(options.grace_s),
+        states_(ranks) {}
   ~Supervisor() {
     for (int fd : {listener_, signals_, output_}) {
       if (fd >= 0) close(fd);
@@ -93,17 +109,22 @@ class Supervisor {
     while (!step(code)) wait_for_events();
     end_everything();
     remove_shared_memory_of_job(job_id_);
+    if (code != 0) end_leftovers();
     return code;
   }
 
  private:
-  static void print(const std::string& message) {
-    const std::string line = fmt::format("millstream: error: {}\n", message);
+  static void print(const std::string& message, const char* kind = "error") {
+    const std::string line = fmt::format("millstream: {}: {}\n", kind, message);
     // Where standard error is gone there is nobody to tell.
     [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
   }
 
   Status start() {
+    const int cores = static_cast<int>(affinity_cpus().size());
+    if (ranks_ >= kCrowd * cores)
+      print(fmt::format("{} ranks share {} core{}", ranks_, cores, cores == 1 ? "" : "s"), "note");
+    mpi_memory_before_ = mpi_memory_files();
     // An abstract name: nothing is left in a file system.
     const std::string name = "millstream-" + job_id_;
     sockaddr_un address{};
@@ -118,7 +139,10 @@ class Supervisor {
     }
     sigset_t taken, before;
     sigemptyset(&taken);
-    for (int signal : {SIGINT, SIGTERM, SIGUSR1, SIGCHLD, SIGHUP}) sigaddset(&taken, signal);
+    for (int signal : {SIGINT, SIGTERM, SIGUSR1, SIGCHLD}) sigaddset(&taken, signal);
+    // A blocked signal arrives even where it was to be ignored: nohup means it.
+    struct sigaction hangup {};
+    if (sigaction(SIGHUP, nullptr, &hangup) != 0 || hangup.sa_handler != SIG_IGN) sigaddset(&taken, SIGHUP);
     sigprocmask(SIG_BLOCK, &taken, &before);
     std::signal(SIGPIPE, SIG_IGN);
     signals_ = signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -199,11 +223,22 @@ class Supervisor {
         continue;
       }
       if (signal != SIGUSR1) {
-        if (interrupted_ != 0) kill_all_ = true;
-        if (interrupted_ == 0) interrupted_ = signal;
+        if (interrupted_ != 0 && interrupted_again_ == 0) interrupted_again_ = signal;
+        if (interrupted_ == 0) {
+          interrupted_ = signal;
+          interrupted_at_ = now_s();
+        }
       }
       for (const RankState& rank : states_) {
-        if (rank.pid > 0 && !rank.exited) kill(rank.pid, signal == SIGHUP ? SIGTERM : signal);
+        if (rank.pid > 0 && !rank.exited) kill(rank.pid, signal);
+      }
+      if (signal == SIGUSR1) continue;
+      // Who is stopped would not see it.
+      for (const RankState& rank : states_) {
+        if (rank.pid > 0 && !rank.exited) kill(rank.pid, SIGCONT);
+      }
+      for (const Connection& connection : connections_) {
+        if (connection.guard > 0) kill(connection.guard, SIGCONT);
       }
     }
   }
@@ -272,6 +307,8 @@ class Supervisor {
       if (packet.contains("hello")) {
         state.pid = packet.value("pid", 0);
         if (interrupted_ != 0) kill(state.pid, interrupted_);
+      } else if (packet.contains("deadline")) {
+        hang_deadline_s_ = packet.value("deadline", kStartSeconds);
       } else if (packet.contains("end")) {
         state.ended = true;
         state.end_code = packet.value("code", 70);
@@ -292,13 +329,54 @@ class Supervisor {
                                  : fmt::format("rank {}", rank);
   }
 
+  /// In words, with "a rank" where the process is none that is known.
+  std::string describe(const LauncherDeath& death) const {
+    std::string who = fmt::format("a rank (pid {})", death.pid);
+    for (const Connection& connection : connections_) {
+      if (connection.guard == death.pid && connection.rank >= 0) who = name(connection.rank);
+    }
+    return fmt::format("{} was killed by {}", who, signal_text(death.signal));
+  }
+
+  /// The ranks that live, while all of them are stopped.
+  std::vector<int> stopped_ranks() const {
+    std::vector<int> stopped;
+    for (int rank = 0; rank < ranks_; ++rank) {
+      const RankState& state = states_[rank];
+      if (state.pid == 0 || state.exited) continue;
+      if (!is_stopped(state.pid)) return {};
+      stopped.push_back(rank);
+    }
+    return stopped;
+  }
+
+  /// Ranks watch over one another: one that is stopped is seen by the rest, but not all of them.
+  bool all_stopped_too_long() {
+    const double now = now_s();
+    const std::vector<int> stopped = stopped_ranks();
+    // Time in which this process itself was stopped does not count.
+    if (last_look_ > 0 && !stopped.empty()) {
+      stopped_s_ += std::clamp(now - last_look_, 0.0, kLookSeconds);
+    } else {
+      stopped_s_ = 0;
+    }
+    last_look_ = now;
+    if (stopped.empty() || stopped_s_ < hang_deadline_s_) return false;
+    constexpr size_t kMaxNamed = 8;
+    std::string names;
+    for (size_t i = 0; i < std::min(stopped.size(), kMaxNamed); ++i) {
+      if (i > 0) names += i + 1 == stopped.size() ? " and " : ", ";
+      names += name(stopped[i]);
+    }
+    if (stopped.size() > kMaxNamed) names += fmt::format(" and {} more", stopped.size() - kMaxNamed);
+    print(fmt::format("{} {} been stopped (SIGSTOP, or a debugger) for {:g} s; the job is ended", names,
+                      stopped.size() == 1 ? "has" : "have", hang_deadline_s_));
+    return true;
+  }
+
   /// Decides whether the job is over, and with which code. Prints the one message.
   bool step(int& code) {
     deadline_ = 0;
-    if (kill_all_) {
-      code = 130;
-      return true;
-    }
     bool all_gone = true, any_hello = false;
     int told = -1, silent = -1, signalled = -1;
     for (int rank = 0; rank < ranks_; ++rank) {
@@ -320,6 +398,23 @@ class Supervisor {
       return false;
     };
     const bool told_too_long = after(first_end_at_, kAfterEndSeconds);
+    const auto launcher_death = parse_launcher_death(launcher_output_);
+    if (interrupted_again_ != 0 && !all_gone) {
+      if (told < 0) {
+        print(fmt::format("interrupted by SIG{}, then by SIG{}: the ranks were killed",
+                          sigabbrev_np(interrupted_), sigabbrev_np(interrupted_again_)));
+      } else if (!states_[told].said && !states_[told].message.empty()) {
+        print(states_[told].message);
+      }
+      code = 130;
+      return true;
+    }
+    if (launcher_death && interrupted_ == 0 && (told < 0 || states_[told].end_code == 130)) {
+      // What else there is to hear of comes from how mpiexec ended the others.
+      print(describe(*launcher_death));
+      code = 4;
+      return true;
+    }
     if (told >= 0) {
       if (!all_gone && !told_too_long && !(mpiexec_gone_ && after(mpiexec_gone_at_, kMpiexecSeconds)))
         return false;
@@ -327,6 +422,16 @@ class Supervisor {
         print((states_[told].end_code == 70 ? "a bug: " : "") + states_[told].message);
       }
       code = states_[told].end_code;
+      return true;
+    }
+    if (interrupted_ != 0 && !all_gone && after(interrupted_at_, grace_s_)) {
+      std::string who;
+      for (int rank = 0; rank < ranks_ && who.empty(); ++rank) {
+        if (!states_[rank].exited) who = name(rank);
+      }
+      print(fmt::format("interrupted by SIG{}; {} did not end within {:g} s and was killed",
+                        sigabbrev_np(interrupted_), who, grace_s_));
+      code = 130;
       return true;
     }
     if (signalled >= 0) {
@@ -337,7 +442,10 @@ class Supervisor {
         code = 130;
         return true;
       }
-      // Perhaps a watchdog on another rank killed it, and its word is on the way.
+      // Where a guard is killed, mpiexec ends the other ranks before it says so.
+      if (states_[signalled].signal == SIGTERM && !mpiexec_gone_ && !all_gone &&
+          !after(first_exit_at_, kSilentExitSeconds))
+        return false;
       print(fmt::format("{} was killed by {}{}", name(signalled), signal_text(states_[signalled].signal),
                         states_[signalled].ended ? " at the end of its work" : ""));
       code = 4;
@@ -380,7 +488,12 @@ class Supervisor {
       }
       int missing = 0;
       while (missing < ranks_ && states_[missing].exited) ++missing;
+      // What a process of ours said itself, without the banner that follows.
       std::string text = launcher_output_;
+      if (const size_t banner = text.find(kLauncherBanner); banner != std::string::npos) {
+        const size_t line = text.rfind("\n=", banner);
+        text.resize(line == std::string::npos ? 0 : text.find("\n====="));
+      }
       while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
       print(any_hello ? fmt::format("{} ended without a word", name(missing))
                       : fmt::format("{} could not start the ranks{}{}", mpiexec_path(),
@@ -388,19 +501,33 @@ class Supervisor {
       code = 4;
       return true;
     }
+    if (first_end_at_ == 0) {
+      if (all_stopped_too_long()) {
+        code = 4;
+        return true;
+      }
+      const double next_look = now + std::min(kLookSeconds, hang_deadline_s_ / 4);
+      deadline_ = deadline_ > 0 ? std::min(deadline_, next_look) : next_look;
+    }
     return false;
+  }
+
+  /// After a violent end: processes that nobody told us of, and the files of those that died.
+  void end_leftovers() {
+    const double until = now_s() + kMpiexecSeconds;
+    for (auto left = processes_with(kJobIdVariable, job_id_); !left.empty() && now_s() < until;
+         left = processes_with(kJobIdVariable, job_id_)) {
+      for (const pid_t pid : left) kill(pid, SIGKILL);
+      usleep(2000);
+    }
+    remove_unused_mpi_memory(mpi_memory_before_);
   }
 
   /// Nothing of the job outlives this.
   void end_everything() {
-    std::set<std::string> mpi_memory;
-    for (const RankState& state : states_) {
-      if (state.pid > 0 && !state.exited) collect_mpi_memory(state.pid, mpi_memory);
-    }
     for (const RankState& state : states_) {
       if (state.pid > 0 && !state.exited) kill(state.pid, SIGKILL);
     }
-    for (const std::string& path : mpi_memory) unlink(path.c_str());
     // Guards end by themselves once their rank is dead, and mpiexec after them, with nothing to complain of.
     const double until = now_s() + kMpiexecSeconds;
     while (!mpiexec_gone_ && now_s() < until) {
@@ -422,14 +549,18 @@ class Supervisor {
   const int ranks_;
   const std::vector<std::string> command_;
   const std::string job_id_;
+  const double grace_s_;
   std::vector<RankState> states_;
   std::vector<Connection> connections_;
   int listener_ = -1, signals_ = -1, output_ = -1;
   pid_t mpiexec_ = -1;
   bool mpiexec_gone_ = false;
   double mpiexec_gone_at_ = 0;
-  int interrupted_ = 0;
-  bool kill_all_ = false;
+  int interrupted_ = 0, interrupted_again_ = 0;
+  double interrupted_at_ = 0;
+  double hang_deadline_s_ = kStartSeconds;
+  double last_look_ = 0, stopped_s_ = 0;
+  std::set<std::string> mpi_memory_before_;
   double first_end_at_ = 0, first_exit_at_ = 0;
   double deadline_ = 0;
   std::string launcher_output_;
@@ -441,8 +572,8 @@ std::string mpiexec_path() {
   return MILLSTREAM_MPIEXEC;
 }
 
-int run_supervisor(int ranks, const std::vector<std::string>& command, const std::string& job_id) {
-  return Supervisor(ranks, command, job_id).run();
+int run_supervisor(int ranks, const std::vector<std::string>& command, const SupervisorOptions& options) {
+  return Supervisor(ranks, command, options).run();
 }
 
 }  // namespace millstream::comm

@@ -137,6 +137,10 @@ bool has_supervisor() {
   return link_fd >= 0;
 }
 
+void report_deadline_to_supervisor(double deadline_s) {
+  send_packet({{"deadline", deadline_s}, {"rank", link_rank}});
+}
+
 bool report_end_to_supervisor(const Status& status, bool said) {
   return send_packet({{"end", true},
                       {"rank", link_rank},

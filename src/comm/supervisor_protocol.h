@@ -11,6 +11,7 @@
 // Packets, one JSON object each:
 //   {"hello": true, "rank": 1, "pid": 4711}                           by the guard: the rank runs as this
 //   process
+//   {"deadline": 300.0, "rank": 1}                                    by the rank: of JobOptions
 //   {"end": true, "rank": 1, "code": 3, "message": "…", "said": true} by the rank: what the job ends with;
 //   said:
 //                                                                     the text is already on standard error,
@@ -33,6 +34,9 @@ void enter_rank_process();
 
 /// True where a supervisor started this process and enter_rank_process() reached it.
 bool has_supervisor();
+
+/// Tells the supervisor how long the job may hang.
+void report_deadline_to_supervisor(double deadline_s);
 
 /// Tells the supervisor how this rank ends. Job::finish() and the watchdog do; call it where no job could be
 /// started. `said`: the text needs no more printing. Returns false where there is no supervisor: the caller

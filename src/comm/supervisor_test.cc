@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,8 @@
 #include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "comm/job_leftovers.h"
 
 namespace millstream::comm {
 namespace {
@@ -36,7 +39,7 @@ std::vector<std::string> shared_memory(const std::string& job_id) {
 
 class Program {
  public:
-  explicit Program(const std::vector<std::string>& arguments) {
+  explicit Program(const std::vector<std::string>& arguments, const char* grace_s = "60") {
     static int programs = 0;
     job_id = fmt::format("test{}x{}y", getpid(), ++programs);
     std::vector<std::string> line = {std::string(MILLSTREAM_BINARY_DIR) + "/test/rank_program", "supervise"};
@@ -53,6 +56,7 @@ class Program {
       dup2(err[1], 2);
       for (int fd : {out[0], out[1], err[0], err[1]}) close(fd);
       setenv("RANK_PROGRAM_JOB_ID", job_id.c_str(), 1);
+      setenv("RANK_PROGRAM_GRACE", grace_s, 1);
       execv(pointers[0], pointers.data());
       _exit(127);
     }
@@ -190,6 +194,18 @@ TEST_P(Ends, ByAStoppedRank) {
   EXPECT_EQ(count_lines(ended.err), 1u) << ended.err;
 }
 
+TEST_P(Ends, ByAllRanksStopped) {
+  // Nobody is left to watch but the supervisor.
+  const Ended ended = ranks(3, "all_stopped", 1);
+  EXPECT_EQ(ended.code, 4);
+  EXPECT_TRUE(ended.err.find("millstream: error: rank 0 (pid ") == 0) << ended.err;
+  EXPECT_NE(ended.err.find(") and rank 2 (pid "), std::string::npos) << ended.err;
+  EXPECT_NE(ended.err.find(") have been stopped (SIGSTOP, or a debugger) for 1 s; the job is ended\n"),
+            std::string::npos)
+      << ended.err;
+  EXPECT_EQ(count_lines(ended.err), 1u) << ended.err;
+}
+
 TEST_P(Ends, ByTheFirstRankStopped) {
   const Ended ended = ranks(3, "first_stopped", 1.5);
   EXPECT_EQ(ended.code, 4);
@@ -233,8 +249,51 @@ TEST(Supervisor, EndsWhenARankDiesBeforeTheJobStarts) {
   EXPECT_EQ(count_lines(ended.err), 1u) << ended.err;
 }
 
+TEST(Supervisor, EndsWhenARankDiesBeforeItSaysAWord) {
+  const Ended ended = run({"3", "dies_first"});
+  EXPECT_EQ(ended.code, 4);
+  EXPECT_TRUE(ended.err.find("millstream: error: a rank (pid ") == 0) << ended.err;
+  EXPECT_NE(ended.err.find(") was killed by signal 9 (SIGKILL)\n"), std::string::npos) << ended.err;
+  EXPECT_EQ(count_lines(ended.err), 1u) << ended.err;
+}
+
 TEST(Supervisor, RemovesWhatADeadRankLeft) {
   EXPECT_EQ(run({"2", "left_memory"}).code, 4);
+  EXPECT_EQ(run({"2", "left_mpi_memory"}).code, 4);
+}
+
+TEST(Supervisor, WakesStoppedRanksForASignal) {
+  Program program({"3", "stopped_then_signalled"});
+  program.wait_for_lines(3);
+  std::istringstream pids(program.ended.out);
+  for (pid_t pid; pids >> pid;) {
+    while (!is_stopped(pid)) sched_yield();
+  }
+  kill(program.pid, SIGTERM);
+  const Ended ended = program.end();
+  EXPECT_EQ(ended.code, 130);
+  EXPECT_EQ(ended.err, "millstream: error: interrupted by a signal\n");
+}
+
+TEST(Supervisor, KillsRanksThatDoNotEndAfterASignal) {
+  Program program({"2", "ignores_signals"}, "0.2");
+  program.wait_for_lines(2);
+  kill(program.pid, SIGHUP);
+  const Ended ended = program.end();
+  EXPECT_EQ(ended.code, 130);
+  EXPECT_TRUE(ended.err.find("millstream: error: interrupted by SIGHUP; rank 0 (pid ") == 0) << ended.err;
+  EXPECT_NE(ended.err.find(") did not end within 0.2 s and was killed\n"), std::string::npos) << ended.err;
+}
+
+TEST(Supervisor, KillsAtTheSecondSignal) {
+  Program program({"2", "ignores_signals"});
+  program.wait_for_lines(2);
+  kill(program.pid, SIGINT);
+  kill(program.pid, SIGTERM);
+  const Ended ended = program.end();
+  EXPECT_EQ(ended.code, 130);
+  EXPECT_TRUE(ended.err.find("millstream: error: interrupted by SIG") == 0) << ended.err;
+  EXPECT_NE(ended.err.find(": the ranks were killed\n"), std::string::npos) << ended.err;
 }
 
 TEST(Supervisor, PassesSignalsOn) {

@@ -1,9 +1,9 @@
 #include "base/nearest_name.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cctype>
+
+#include <fmt/format.h>
 
 namespace millstream {
 
@@ -31,7 +31,10 @@ std::optional<std::string> nearest_name(std::string_view name, const std::vector
   std::optional<std::string> best;
   int best_distance = 0;
   for (const std::string& candidate : candidates) {
+    if (name.empty() || candidate.empty()) continue;
     const int distance = edit_distance(name, candidate);
+    // Names without a letter in common, of one letter each, are no misspellings of each other.
+    if (distance == static_cast<int>(std::max(name.size(), candidate.size()))) continue;
     const int allowed = std::max<int>(1, static_cast<int>(std::max(name.size(), candidate.size())) / 3);
     if (distance <= allowed && (!best || distance < best_distance)) {
       best = candidate;

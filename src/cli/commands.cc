@@ -216,7 +216,7 @@ Status run_train(Session& session) {
   text.line("trained", "{} in {}, {} of {}", counted(s.rows, "row"), counted(s.epochs, "epoch"),
             counted(s.steps, "step"), counted(recipe.loader.batch_size, "row"));
   if (s.rows_dropped > 0) text.line("dropped", "{} with nulls", counted(s.rows_dropped, "row"));
-  text.line("ranks", "{}, of which {} train", s.ranks, s.trainers);
+  text.line("ranks", "{}, of which {} train{}", s.ranks, s.trainers, s.trainers == 1 ? "s" : "");
   text.line("seconds", "{:.2f} in all: survey {:.2f}, to the first batch {:.2f}, training {:.2f}",
             s.seconds_total, s.seconds_survey, s.seconds_to_first_batch, s.seconds_training);
   text.line("speed", "{} rows/s, {:.1f} % of it waiting for data", format_rate(s.rows_per_second),
@@ -333,7 +333,8 @@ Status run_batches(Session& session) {
     text.line("valid", "{} batches, {} rows", format_count(batches_valid), format_count(rows_valid));
   if (loader->survey().rows_dropped > 0)
     text.line("dropped", "{} with nulls", counted(loader->survey().rows_dropped, "row"));
-  text.line("ranks", "{}, of which {} take batches", job.size(), session.roles.trainers.size());
+  text.line("ranks", "{}, of which {} take{} batches", job.size(), session.roles.trainers.size(),
+            session.roles.trainers.size() == 1 ? "s" : "");
   text.line("seconds", "{:.2f} to the first batch, {:.2f} from there to the last", to_first, span);
   text.line("speed", "{} rows/s", format_rate(speed));
   text.line("memory", "{} at most a rank", format_bytes(static_cast<int64_t>(largest[7])));
@@ -511,7 +512,8 @@ Status run_info(Session& session) {
     const bool feeds = session.roles.is_feeder(rank);
     const int device = trainer >= 0 ? session.roles.trainers[trainer].device : -1;
     text += fmt::format("{:<6}{:<24}{:<9}{:<11}{:<9}{}\n", rank, topology.ranks[rank].host, threads_of(rank),
-                        format_bytes(memory_of(session, rank)), device >= 0 ? fmt::format("gpu {}", device) : "cpu",
+                        format_bytes(memory_of(session, rank)),
+                        device >= 0 ? fmt::format("gpu {}", device) : "cpu",
                         trainer >= 0 && feeds ? "trains, feeds"
                         : trainer >= 0        ? "trains"
                                               : "feeds");
@@ -557,7 +559,8 @@ Status run_command(const Options& options, comm::Job& job) {
     case Command::kEvaluate:
       return run_evaluate(session);
     case Command::kQuery:
-      return run_query_command(options, job, *session.catalog, session.threads, memory_of(session, job.rank()));
+      return run_query_command(options, job, *session.catalog, session.threads,
+                               memory_of(session, job.rank()));
     case Command::kGenerate:
       return run_generate(session);
     case Command::kInfo:

@@ -43,6 +43,9 @@ std::string describe_node(const toml::node& node) {
   switch (node.type()) {
     case toml::node_type::string: {
       std::string text(*node.value<std::string_view>());
+      // What --set takes for a string because TOML has no such integer.
+      if (text.size() >= 19 && text.size() <= 40 && text.find_first_not_of("0123456789", text[0] == '-') == text.npos)
+        return fmt::format("{}, more than an integer holds", text);
       if (text.size() > 40) text = text.substr(0, 37) + "...";
       return fmt::format("the string \"{}\"", text);
     }
@@ -396,7 +399,8 @@ const std::vector<Key>& recipe_keys() {
       choice_key(
           "feature", "on_null", PLACE(last_feature(r).on_null),
           std::vector<std::pair<std::string, OnNull>>{{"error", OnNull::kError}, {"drop", OnNull::kDrop}},
-          "What a row does when one of the columns is null, NaN or infinite and no step fills it: \"error\" "
+          "What a row does when one of the columns is NaN or infinite, or null and no step fills it: "
+          "\"error\" "
           "ends the run and names its place, \"drop\" leaves the row out of training and counts it."),
       integer_key(
           "loader", "batch_size", PLACE(r.loader.batch_size), 1, int64_t{1} << 30,

@@ -9,8 +9,8 @@ namespace {
 
 Status as_peer_failure(const Status& status, int rank) {
   if (error_category(status) == ErrorCategory::kPeerFailed) return status;
-  return make_error(ErrorCategory::kPeerFailed, fmt::format("rank {} failed: {}", rank, status.message()), {},
-                    rank);
+  return make_error(ErrorCategory::kPeerFailed, fmt::format("rank {} failed: {}", rank, status.message()),
+                    error_position(status), rank);
 }
 
 inline void pause_briefly() {

@@ -232,12 +232,17 @@ Status Job::State::find_nodes() {
     node_of[i] = place->second;
     nodes[place->second].push_back(i);
   }
-  // Two nodes of one name (containers of one machine) are told apart by a number.
+  // Two hosts of one name (containers of one machine) are told apart by a number. A rank's host is where it runs,
+  // though with force_messages ranks of one host share no memory.
   host_names.resize(size);
-  for (size_t n = 0; n < nodes.size(); ++n) {
-    const std::string& name = names[nodes[n][0]];
-    const int count = ++hosts_named[name];
-    for (int i : nodes[n]) host_names[i] = count == 1 ? name : fmt::format("{}#{}", name, count);
+  std::map<std::string, std::string> host_of_key;
+  for (int i = 0; i < size; ++i) {
+    std::string& host = host_of_key[keys[i]];
+    if (host.empty()) {
+      const int count = ++hosts_named[names[i]];
+      host = count == 1 ? names[i] : fmt::format("{}#{}", names[i], count);
+    }
+    host_names[i] = host;
   }
   signs.resize(size);
   for (int i = 0; i < size; ++i) {

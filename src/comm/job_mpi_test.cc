@@ -86,7 +86,9 @@ TEST(TopologyTest, IsTheSameEverywhere) {
   ASSERT_TRUE(all.ok());
   for (const auto& other : *all) EXPECT_EQ(other, text);
   const int host = topology.host_of_rank[job.rank()];
-  EXPECT_EQ(topology.host_ranks[host], job.node_ranks());
+  // The test runs on one host; with --messages its ranks share no memory all the same.
+  for (int rank : job.node_ranks()) EXPECT_EQ(topology.host_of_rank[rank], host);
+  EXPECT_EQ(topology.hosts.size(), 1u);
 }
 
 // ---- messages ----------------------------------------------------------------------------------------------

@@ -64,6 +64,19 @@ Status check_output_path(const std::string& path, bool overwrite) {
   return Status::OK();
 }
 
+Status check_output_is_no_input(const std::string& path, const plan::SourceTable& table) {
+  struct stat output {};
+  if (::stat(path.c_str(), &output) != 0) return Status::OK();
+  for (const plan::SourceFile& file : table.files()) {
+    struct stat input {};
+    if (::stat(file.path.c_str(), &input) == 0 && input.st_ino == output.st_ino &&
+        input.st_dev == output.st_dev)
+      return usage_error("the output '{}' is the input '{}'; an input is not replaced, name another file",
+                         path, file.path);
+  }
+  return Status::OK();
+}
+
 std::string temporary_beside(const std::string& path) {
   static std::atomic<int> counter{0};
   return fmt::format("{}/.{}.{}-{}.tmp", folder_of(path), std::filesystem::path(path).filename().string(),
@@ -71,8 +84,8 @@ std::string temporary_beside(const std::string& path) {
 }
 
 Status publish_file(const std::string& temporary, const std::string& path, bool overwrite) {
-  const int renamed = overwrite ? ::rename(temporary.c_str(), path.c_str())
-                                : rename_new(temporary.c_str(), path.c_str());
+  const int renamed =
+      overwrite ? ::rename(temporary.c_str(), path.c_str()) : rename_new(temporary.c_str(), path.c_str());
   if (renamed != 0) {
     if (errno == EEXIST) return exists_error(path);
     return file_error("cannot write '{}': {}", path, std::strerror(errno));

@@ -5,12 +5,17 @@
 #include <string>
 
 #include "base/status.h"
+#include "plan/catalog.h"
 
 namespace millstream::exec {
 
 /// An error when `path` exists and must not be replaced, or its folder is missing or not writable. For
 /// refusing a job before the work is done.
 Status check_output_path(const std::string& path, bool overwrite);
+
+/// An error (usage) when `path` is one of the files of `table`: an output a name away from its inputs must not
+/// replace them.
+Status check_output_is_no_input(const std::string& path, const plan::SourceTable& table);
 
 /// The name of a temporary file beside `path`, another one at every call.
 std::string temporary_beside(const std::string& path);

@@ -186,7 +186,11 @@ class CsvFile final : public DataFile, public std::enable_shared_from_this<CsvFi
           continue;
         }
         any[c] = 1;
-        if (candidates[c]) candidates[c] = csv_types_of(text, candidates[c]);
+        const uint8_t before = candidates[c];
+        if (before) candidates[c] = csv_types_of(text, before);
+        if ((before & kCsvDouble) && !(candidates[c] & kCsvDouble)) {
+          columns_[c].not_a_number = fmt::format("'{}' in line {} of {}", shown(text), records.line(), path_);
+        }
         if (!candidates[c] && !is_utf8(text)) {
           return make_error(ErrorCategory::kData,
                             fmt::format("{}, line {}, column '{}': the text is not valid UTF-8", path_,

@@ -47,7 +47,7 @@ TEST(Csv, ReadsWhatPeopleWrite) {
       {"a\tb\n1\tx\n", "a int64, b string | 1, x"},
       {"a|b\n1|x\n", "a int64, b string | 1, x"},
       {"a,b\n\"x, \"\"y\"\"\",2\n\"two\nlines\",3\n", "a string, b int64 | x, \"y\", 2 | two\nlines, 3"},
-      {"a,b\n\"\",2\n,\n", "a string?, b int64? | null, 2 | null, null"},
+      {"a,b\n\"\",2\n,\n", "a null?, b int64? | null, 2 | null, null"},
       {"a,b\n1,x\n\n2,y\n\n", "a int64, b string | 1, x | 2, y"},
       {"a\n1\n\n2\n", "a int64? | 1 | null | 2"},
       {"a,b\n1,2.5\n-3,1e3\n", "a int64, b double | 1, 2.5 | -3, 1000"},
@@ -66,10 +66,10 @@ TEST(Csv, ReadsWhatPeopleWrite) {
        "t timestamp[us, tz=UTC] | 2024-01-01 07:30:00.000000Z | 2024-01-01 10:00:00.000000Z | 2024-01-01 "
        "10:00:00.000000Z"},
       {"a,b,c\nyes,t,y\nNo,F,n\n", "a bool, b bool, c string | true, true, y | false, false, n"},
-      {"a,b\n1,\nx,\n", "a string, b string? | 1, null | x, null"},
+      {"a,b\n1,\nx,\n", "a string, b null? | 1, null | x, null"},
       {"a, b \n 1 ,+2\n", "a int64,  b  int64 | 1, 2"},
       {"a,A,\n1,2,3\n", "a int64, A_1 int64, column2 int64 | 1, 2, 3"},
-      {"a,b\n", "a string, b string"},
+      {"a,b\n", "a null?, b null?"},
       {"name,note\nx,say \"hi\"\n", "name string, note string | x, say \"hi\""},
   };
   TemporaryFolder folder;

@@ -88,6 +88,17 @@ class FileTable final : public plan::SourceTable {
     return data_[file]->read(entry.row_group, std::move(wanted), entry.file);
   }
 
+  std::string not_a_number(int column) const override {
+    if (schema_->field(column)->type()->id() != arrow::Type::STRING) return {};
+    for (size_t f = 0; f < data_.size(); ++f) {
+      const int in_file = file_columns_[f][static_cast<size_t>(column)];
+      if (in_file < 0) continue;
+      const std::string& value = data_[f]->columns()[static_cast<size_t>(in_file)].not_a_number;
+      if (!value.empty()) return value;
+    }
+    return {};
+  }
+
  private:
   std::shared_ptr<arrow::Schema> schema_;
   std::vector<plan::SourceFile> files_;

@@ -290,8 +290,9 @@ Result<std::vector<GlobMatch>> expand_glob(const std::string& glob, const std::s
   const std::string whole = glob[0] == '/' ? glob : join(base_directory, glob);
   if (is_regular_file(whole)) return std::vector<GlobMatch>{{whole, fs::path(whole).filename().string()}};
   if (is_directory(whole)) {
-    return file_error("'{}' is a folder ('{}'); to read the files in it write '{}/*.parquet'", glob,
-                      shown(whole), glob);
+    const std::string place = glob[0] == '/' ? "" : fmt::format(" ('{}')", shown(whole));
+    return file_error("'{}' is a folder{}; to read the files in it write '{}{}*.parquet'", glob, place, glob,
+                      glob.ends_with('/') ? "" : "/");
   }
   // Only what the user wrote can hold wildcards: a folder of the base directory may be named "[x]".
   const std::string base = glob[0] == '/' ? std::string() : base_directory;

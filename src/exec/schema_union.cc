@@ -217,9 +217,9 @@ Result<UnitedSchema> unite_schemas(const std::vector<FileSchema>& files) {
   arrow::FieldVector schema;
   std::vector<std::string> widened, spelled;
   for (United& field : fields) {
-    // Text that never holds a value has no type; VARCHAR is what any reader of text would say.
-    if (field.type->id() == Type::NA && field.text) field.type = arrow::utf8();
-    const bool nullable = field.nullable || field.files_present < files.size();
+    // A column that never holds a value has no type: any other goes with it.
+    const bool nullable =
+        field.nullable || field.files_present < files.size() || field.type->id() == Type::NA;
     schema.push_back(arrow::field(field.name, field.type, nullable));
     if (field.types.size() > 1) {
       widened.push_back(

@@ -27,6 +27,8 @@ struct FileColumn {
   expr::TypePtr type;    ///< canonical
   bool nullable = true;  ///< false: the file says that it holds no NULL
   bool text = false;     ///< read from text (CSV): any two types meet at least in utf8
+  /// Of a column of text: its first value that is no number, and where it stands.
+  std::string not_a_number;
 };
 
 struct FileSchema {

@@ -182,6 +182,7 @@ bool is_tensor_type(const arrow::DataType& type) {
 Status check_tensor_type(const std::string& column, const arrow::DataType& type, const char* role) {
   const bool is_feature = std::string_view(role) == "feature";
   switch (type.id()) {
+    case arrow::Type::NA:  // nothing but nulls, or no rows: the rules on nulls decide
     case arrow::Type::BOOL:
     case arrow::Type::INT8:
     case arrow::Type::INT16:

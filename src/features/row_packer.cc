@@ -107,7 +107,7 @@ void spread(const float* values, int64_t count, int stride, float* out) {
   for (int64_t i = 0; i < count; ++i) out[i * stride] = values[i];
 }
 
-Status not_finite(const std::string& name, bool is_target, double value, int64_t row) {
+Status not_finite(const std::string& name, bool is_target, bool of_bundle, double value, int64_t row) {
   std::string what = fmt::format("{} '{}' is ", is_target ? "target" : "feature", name);
   if (std::isnan(value)) {
     what += "NaN";
@@ -118,8 +118,9 @@ Status not_finite(const std::string& name, bool is_target, double value, int64_t
   }
   if (!is_target) what += std::isfinite(value) ? ", after its steps" : " after its steps";
   return make_error(ErrorCategory::kData,
-                    what + (is_target ? "; leave such rows out in the WHERE, or scale it in the query"
-                                      : "; leave such rows out in the WHERE, or change its steps"),
+                    what + (of_bundle   ? "; leave such rows out of the files"
+                            : is_target ? "; leave such rows out in the WHERE, or scale it in the query"
+                                        : "; leave such rows out in the WHERE, or change its steps"),
                     SourcePosition{0, row});
 }
 
@@ -141,8 +142,9 @@ int64_t first_not_finite(const double* values, int64_t count) {
   return -1;
 }
 
-Result<RowPacker> RowPacker::make(const Fitted& fitted, const std::string& target) {
+Result<RowPacker> RowPacker::make(const Fitted& fitted, const std::string& target, bool of_bundle) {
   RowPacker packer;
+  packer.of_bundle_ = of_bundle;
   packer.input_ = fitted.input;
   packer.num_features_ = static_cast<int>(fitted.columns.size());
   const auto add = [&](const std::string& name, const expr::ExprPtr& expression, bool is_target) {
@@ -257,7 +259,7 @@ Status RowPacker::pack(const arrow::RecordBatch& batch, const int32_t* rows, int
           if (std::isfinite(narrow[i])) continue;
           double value = wide[i];
           if (evaluated[c] == nullptr && column.scaled) value = (wide[i] - column.shift) / column.scale;
-          return not_finite(column.name, column.is_target, value, source_row(first + i));
+          return not_finite(column.name, column.is_target, of_bundle_, value, source_row(first + i));
         }
       }
       spread(narrow, n, stride, out + first * stride + static_cast<int64_t>(c));

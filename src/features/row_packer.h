@@ -15,7 +15,8 @@ namespace millstream::features {
 class RowPacker {
  public:
   /// `target` is a column of fitted.input, or empty: rows are features alone (predict).
-  static Result<RowPacker> make(const Fitted& fitted, const std::string& target);
+  /// `of_bundle`: errors give advice for who has a bundle and no recipe.
+  static Result<RowPacker> make(const Fitted& fitted, const std::string& target, bool of_bundle = false);
 
   int num_features() const { return num_features_; }
   /// Floats of a packed row: features, and one more with a target.
@@ -42,6 +43,7 @@ class RowPacker {
   std::shared_ptr<arrow::Schema> input_;
   std::vector<Column> columns_;
   int num_features_ = 0;
+  bool of_bundle_ = false;
 };
 
 /// The value of a numeric or boolean array as doubles; null where the type is neither (a decimal, text).

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <set>
 #include <thread>
 
@@ -88,11 +89,40 @@ int next_tags() {
   return kLoaderTag + (number.fetch_add(1) % kLoaderTagSets) * kMaxStreams;
 }
 
+// A feature or target that would be a number but for some text in a CSV file: the error names the text and its place.
+Status check_text_columns(const plan::Pipeline& query, const DataConfig& data) {
+  const auto check = [&](const std::string& name, const char* role) -> Status {
+    const int index = query.schema->GetFieldIndex(name);
+    if (index < 0) return Status::OK();
+    const expr::Expression& output = *query.outputs[static_cast<size_t>(index)];
+    if (output.kind != expr::Kind::kColumn || output.type->id() != arrow::Type::STRING) return Status::OK();
+    const int column = query.columns[static_cast<size_t>(output.column)];
+    const std::string value = query.table->not_a_number(column);
+    if (value.empty()) return Status::OK();
+    return usage_error(
+        "the {} column '{}' is text, because {} is no number; correct the file, or write TRY_CAST({} AS "
+        "DOUBLE) AS {} "
+        "in the query, which is NULL where the text is no number",
+        role, name, value, query.table->schema()->field(column)->name(), name);
+  };
+  for (const features::FeatureSpec& spec : data.features) {
+    for (const std::string& name : spec.columns) MILLSTREAM_TRY(check(name, "feature"));
+  }
+  return check(data.target, "target");
+}
+
 // What a rank tells the others of itself.
 struct RankFacts {
   int32_t feeding_threads = 0;
   int32_t node = 0;           // the lowest rank that it shares memory with
   int32_t shared_memory = 0;  // the rings of the node are in shared memory
+};
+
+// What a rank's part of the loader holds.
+struct LoaderMemory {
+  int64_t rows = 0;  // bytes of packed rows: windows and chunks
+  int64_t ring = 0;  // bytes of its trainer's ring
+  int64_t total() const { return rows + ring; }
 };
 
 class Loader final : public DataLoader {
@@ -147,6 +177,8 @@ class Loader final : public DataLoader {
     return config_.threads > 0 ? config_.threads : job_.topology().ranks[job_.rank()].threads;
   }
   Status check_valid_query(const arrow::Schema& schema) const;
+  std::vector<LoaderMemory> memory_of(const LoaderConfig& config) const;
+  std::string advice_for(int64_t budget) const;
   Status check_memory() const;
   void join() {
     for (std::thread& thread : threads_) thread.join();
@@ -223,6 +255,7 @@ Status Loader::plan(plan::Catalog& catalog) {
     return plan::to_pipeline(node);
   };
   MILLSTREAM_ASSIGN(const plan::Pipeline train, pipeline_of(data_.train, "data.train", data_.base_directory));
+  MILLSTREAM_TRY(check_text_columns(train, data_));
   MILLSTREAM_ASSIGN(auto feature_plan, features::FeaturePlan::make(*train.schema, data_.features,
                                                                    data_.target, data_.on_null_target));
   feature_plan_ = std::make_unique<features::FeaturePlan>(std::move(feature_plan));
@@ -233,6 +266,7 @@ Status Loader::plan(plan::Catalog& catalog) {
     const std::string& directory =
         data_.valid_base_directory.empty() ? data_.base_directory : data_.valid_base_directory;
     MILLSTREAM_ASSIGN(const plan::Pipeline valid, pipeline_of(*data_.valid, "data.valid", directory));
+    MILLSTREAM_TRY(with_context(check_text_columns(valid, data_), "the validation query"));
     MILLSTREAM_TRY(check_valid_query(*valid.schema));
     MILLSTREAM_ASSIGN(plan::Pipeline pruned_valid, plan::select_outputs(valid, needed));
     valid_table_ = std::make_unique<exec::BlockSource>(std::move(pruned_valid));
@@ -293,7 +327,99 @@ Status Loader::survey_all() {
   return Status::OK();
 }
 
-// Memory that this rank is going to hold: a window a lane with the rows read beyond it, and the trainer's ring.
+// The memory that each rank is going to hold with a loader of these settings: of each of its lanes a window and the
+// rows read beyond it, of each stream a chunk of validation rows, and the trainer's ring.
+std::vector<LoaderMemory> Loader::memory_of(const LoaderConfig& config) const {
+  const FeedPlan plan(config, 1, train_->counts(), valid_->counts());
+  const auto parts = plan.parts(0);
+  const auto& lanes = parts->schedule().lanes();
+  const size_t num_streams = context_.stream_ranks.size();
+  const int64_t window = window_rows_per_lane(parts->schedule().config(), static_cast<int>(lanes.size()));
+  const int64_t batch = std::min(config.batch_size, std::max(train_->rows(), valid_->rows()));
+  const int64_t share = largest_share(batch, static_cast<int>(roles_.trainers.size()));
+  std::vector<LoaderMemory> memory(static_cast<size_t>(job_.size()));
+  for (size_t stream = 0; stream < num_streams; ++stream) {
+    int64_t rows = valid_->largest_chunk();
+    if (!parts->shuffled()) rows = std::max(rows, train_->largest_chunk());
+    for (size_t lane = stream; parts->shuffled() && lane < lanes.size(); lane += num_streams) {
+      rows += std::min(lanes[lane].rows, window) +
+              std::min(lanes[lane].rows, std::max(window, train_->largest_chunk()));
+    }
+    memory[static_cast<size_t>(context_.stream_ranks[stream])].rows += rows * packer_->row_bytes();
+  }
+  for (const comm::Trainer& trainer : roles_.trainers) {
+    memory[static_cast<size_t>(trainer.rank)].ring =
+        Ring::bytes_needed(config.prefetch, make_layout(*packer_, data_.target, share));
+  }
+  return memory;
+}
+
+// Settings that every rank has the memory for, as near to the wanted ones as there are: batches that leave room for
+// rows, then a smaller window, else fewer lanes too, else no shuffle. Nothing where even that is too much.
+std::string Loader::advice_for(int64_t budget) const {
+  const auto all_within = [&](const LoaderConfig& config, auto bytes_of, int64_t limit) {
+    const auto memory = memory_of(config);
+    return std::all_of(memory.begin(), memory.end(),
+                       [&](const LoaderMemory& rank) { return bytes_of(rank) <= limit; });
+  };
+  const auto fits = [&](const LoaderConfig& config) {
+    return all_within(config, std::mem_fn(&LoaderMemory::total), budget);
+  };
+  // The most of `*value`, up to what it is, that a condition holds for; 0 and no change where there is none.
+  const auto reduce = [](int64_t* value, auto&& holds) {
+    const int64_t wanted = *value;
+    int64_t low = 0, high = wanted;
+    while (low < high) {
+      *value = low + (high - low + 1) / 2;
+      if (holds()) {
+        low = *value;
+      } else {
+        high = *value - 1;
+      }
+    }
+    *value = low > 0 ? low : wanted;
+    return low;
+  };
+  LoaderConfig config = config_;
+  std::string batches;
+  const auto ring_bytes = std::mem_fn(&LoaderMemory::ring);
+  if (!all_within(config, ring_bytes, budget)) {
+    config.batch_size = std::min(config.batch_size, std::max(train_->rows(), valid_->rows()));
+    const auto half = [&] { return all_within(config, ring_bytes, budget / 2); };
+    if (reduce(&config.batch_size, half) == 0) {
+      config.prefetch = 1;
+      if (reduce(&config.batch_size, half) == 0) return {};
+      batches = "loader.prefetch = 1, ";
+    }
+    batches += fmt::format("loader.batch_size = {}", config.batch_size);
+    if (fits(config)) return batches + " would fit";
+    batches += ", ";
+  }
+  if (config.shuffle == Shuffle::kNone) {
+    config.batch_size = std::min(config.batch_size, std::max(train_->rows(), valid_->rows()));
+    if (reduce(&config.batch_size, [&] { return fits(config); }) == 0) return {};
+    return fmt::format("loader.batch_size = {} would fit", config.batch_size);
+  }
+  const auto smaller_window = [&] {
+    config.window = std::min(config_.window, train_->rows());
+    return reduce(&config.window, [&] { return fits(config); }) > 0;
+  };
+  if (smaller_window()) return fmt::format("{}loader.window = {} would fit", batches, config.window);
+  // Each lane holds a chunk of rows at least, whatever the window.
+  for (int lanes = static_cast<int>(feed_plan_->parts(0)->schedule().lanes().size()) / 2; lanes >= 1;
+       lanes /= 2) {
+    config.lanes = lanes;
+    if (smaller_window())
+      return fmt::format("{}loader.lanes = {}, loader.window = {} would fit", batches, lanes, config.window);
+  }
+  config = config_;
+  config.shuffle = Shuffle::kNone;
+  if (fits(config)) return "loader.shuffle = \"none\" would fit";
+  config.batch_size = std::min(config.batch_size, std::max(train_->rows(), valid_->rows()));
+  if (reduce(&config.batch_size, [&] { return fits(config); }) == 0) return {};
+  return fmt::format("loader.shuffle = \"none\", loader.batch_size = {} would fit", config.batch_size);
+}
+
 Status Loader::check_memory() const {
   const int64_t ranks_here =
       static_cast<int64_t>(job_.topology().host_ranks[job_.topology().host_of_rank[job_.rank()]].size());
@@ -302,38 +428,21 @@ Status Loader::check_memory() const {
           ? config_.memory_bytes
           : static_cast<int64_t>(kBudgetShare * static_cast<double>(available_memory_bytes()) /
                                  static_cast<double>(ranks_here));
-  const int num_streams = static_cast<int>(context_.stream_ranks.size());
+  const LoaderMemory need = memory_of(config_)[static_cast<size_t>(job_.rank())];
+  if (need.total() <= budget) return Status::OK();
   const auto parts = feed_plan_->parts(0);
-  const int num_lanes = static_cast<int>(parts->schedule().lanes().size());
-  int64_t rows = 0;
-  for (const int stream : my_streams_) {
-    if (!parts->shuffled()) {
-      rows += std::max(train_->largest_chunk(), valid_->largest_chunk());
-      continue;
-    }
-    rows += valid_->largest_chunk();
-    for (int lane = stream; lane < num_lanes; lane += num_streams) {
-      const int64_t lane_rows = parts->schedule().lanes()[lane].rows;
-      const int64_t window = window_rows_per_lane(parts->schedule().config(), num_lanes);
-      rows += std::min(lane_rows, window) + std::min(lane_rows, std::max(window, train_->largest_chunk()));
-    }
-  }
-  const int64_t ring = trainer_ >= 0 ? ring_bytes_ : 0;
-  const int64_t need = rows * packer_->row_bytes() + ring;
-  if (need <= budget) return Status::OK();
-  const int64_t left = budget - ring;
-  const int64_t chunks =
-      static_cast<int64_t>(my_streams_.size()) * train_->largest_chunk() * packer_->row_bytes();
-  const int64_t fits = (left - chunks) / (2 * packer_->row_bytes());
+  const std::string what = parts->shuffled()
+                               ? fmt::format("{} lanes with windows of {} rows together, {} bytes a row",
+                                             parts->schedule().lanes().size(),
+                                             std::min(config_.window, train_->rows()), packer_->row_bytes())
+                               : fmt::format("rows in file order, {} bytes a row", packer_->row_bytes());
+  const std::string advice = advice_for(budget);
   return usage_error(
-      "the loader needs {} on rank {} ({} for windows of {} rows of {} bytes, {} for {} slots of {} rows), "
-      "its budget is "
-      "{}; {}, or give more with --memory",
-      format_bytes(need), job_.rank(), format_bytes(rows * packer_->row_bytes()), config_.window,
-      packer_->row_bytes(), format_bytes(ring), config_.prefetch, context_.layout.rows, format_bytes(budget),
-      fits > 0 && parts->shuffled()
-          ? fmt::format("loader.window = {} would fit", fits)
-          : "fewer or smaller batches would fit (loader.batch_size, loader.prefetch)");
+      "the loader needs {} on rank {} ({} for {}; {} for {} slots of {} rows), its budget is {}; {} with "
+      "--memory",
+      format_bytes(need.total()), job_.rank(), format_bytes(need.rows), what, format_bytes(need.ring),
+      config_.prefetch, context_.layout.rows, format_bytes(budget),
+      advice.empty() ? "no settings would fit, give more" : advice + ", or give more");
 }
 
 Status Loader::allocate() {

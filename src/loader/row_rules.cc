@@ -39,8 +39,8 @@ Fault fault_at(const arrow::Array& array, int64_t row, bool nulls_allowed) {
 }  // namespace
 
 RowRules::RowRules(const plan::SourceTable& table, std::vector<features::RawColumnRule> rules,
-                   double fraction)
-    : table_(table), rules_(std::move(rules)), fraction_(fraction) {
+                   double fraction, bool of_bundle)
+    : table_(table), rules_(std::move(rules)), fraction_(fraction), of_bundle_(of_bundle) {
   if (fraction > 0) threshold_ = static_cast<uint64_t>(std::ldexp(fraction, 64));
   for (const plan::SourceFile& file : table.files()) file_hashes_.push_back(hash64(file.name));
 }
@@ -84,22 +84,35 @@ Status RowRules::select(int entry_point, const exec::BlockRows& block, int64_t l
   const int file = table_.entry_points()[entry_point].file;
   if (error != Fault::kNone) {
     const int64_t row = block.row_in_file(error_row);
-    bool is_target = false;
-    for (const auto& rule : rules_) is_target = is_target || (rule.column == error_column && rule.is_target);
-    return make_error(
-        ErrorCategory::kData,
-        fmt::format("{} '{}' is {} in {}; leave such rows out in the WHERE{}",
-                    is_target ? "target" : "feature column", batch.schema()->field(error_column)->name(),
-                    error == Fault::kNull  ? "null"
-                    : error == Fault::kNan ? "NaN"
-                                           : "infinite",
-                    exec::describe_place(table_, entry_point, row),
-                    is_target ? ", or drop and count them: on_null_target = \"drop\""
-                    : error == Fault::kNull
-                        ? ", drop and count them (on_null = \"drop\"), or give them a value "
-                          "(steps = [\"fill_null(mean)\"])"
-                        : ", or drop and count them: on_null = \"drop\""),
-        SourcePosition{file, row});
+    bool is_target = false, filled = false;
+    for (const auto& rule : rules_) {
+      if (rule.column != error_column) continue;
+      is_target = rule.is_target;
+      filled = rule.nulls_allowed;
+    }
+    const char* const key = is_target ? "on_null_target" : "on_null";
+    std::string advice;
+    if (filled) advice = " (fill_null fills nulls, not NaN or infinities)";
+    if (of_bundle_) {
+      advice += fmt::format("; leave such rows out of the files, or train the model with {} = \"drop\"", key);
+    } else {
+      advice += "; leave such rows out in the WHERE";
+      if (!is_target && error == Fault::kNull) {
+        advice +=
+            ", drop and count them (on_null = \"drop\"), or give them a value (steps = "
+            "[\"fill_null(mean)\"])";
+      } else {
+        advice += fmt::format(", or drop and count them: {} = \"drop\"", key);
+      }
+    }
+    return make_error(ErrorCategory::kData,
+                      fmt::format("{} '{}' is {} in {}{}", is_target ? "target" : "feature column",
+                                  batch.schema()->field(error_column)->name(),
+                                  error == Fault::kNull  ? "null"
+                                  : error == Fault::kNan ? "NaN"
+                                                         : "infinite",
+                                  exec::describe_place(table_, entry_point, row), advice),
+                      SourcePosition{file, row});
   }
 
   if (threshold_ == 0 && !any_bad && rows == batch.num_rows()) {

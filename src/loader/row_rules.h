@@ -27,7 +27,9 @@ class RowRules {
  public:
   /// `fraction` of the rows validate: those whose hash of (file name under the glob's root, row in the file) is
   /// below it. 0: none.
-  RowRules(const plan::SourceTable& table, std::vector<features::RawColumnRule> rules, double fraction);
+  /// `of_bundle`: the rules are a bundle's; errors then give advice for who has no recipe.
+  RowRules(const plan::SourceTable& table, std::vector<features::RawColumnRule> rules, double fraction,
+           bool of_bundle = false);
 
   /// The first `limit` rows of the block take part. A null, NaN or infinity that the rules forbid is a data error
   /// naming column, file, row group and row; the lowest row is reported.
@@ -37,6 +39,7 @@ class RowRules {
   const plan::SourceTable& table_;
   std::vector<features::RawColumnRule> rules_;
   double fraction_ = 0;
+  bool of_bundle_ = false;
   uint64_t threshold_ = 0;
   std::vector<uint64_t> file_hashes_;
 };

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/cpu_share.h"
 #include "base/philox.h"
 
 namespace millstream::train {
@@ -116,6 +117,22 @@ Result<std::unique_ptr<Model>> make_model(const ModelConfig& config, int64_t inp
                                           uint64_t seed) {
   MILLSTREAM_TRY(validate(config));
   if (inputs < 1) return usage_error("the model has no input: the recipe names no feature");
+  // Told before the allocator would.
+  double parameters = 0, from = static_cast<double>(inputs);
+  for (size_t layer = 0; layer <= config.hidden.size(); ++layer) {
+    const double to = layer < config.hidden.size() ? static_cast<double>(config.hidden[layer]) : 1;
+    parameters += (from + 1) * to;
+    from = to;
+  }
+  const double bytes = parameters * static_cast<double>(at::elementSize(type));
+  const int64_t memory = available_memory_bytes();
+  if (bytes > static_cast<double>(memory)) {
+    return usage_error(
+        "the model would have {:.0f} parameters, {:.1f} GiB of weights alone; the memory has {}: fewer or "
+        "smaller "
+        "layers are needed (model.hidden)",
+        parameters, bytes / (1 << 30), format_bytes(memory));
+  }
   return std::make_unique<Mlp>(config.hidden, inputs, type, seed);
 }
 

@@ -4,6 +4,7 @@
 // gathers a round's predictions and rank 0 writes them in order, so that memory is bounded by a round; evaluate
 // merges sums in the order of entry points, so that its numbers do not depend on the number of ranks and threads.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <filesystem>
 #include <thread>
@@ -15,6 +16,7 @@
 #include "base/interrupt.h"
 #include "base/progress.h"
 #include "base/trace.h"
+#include "exec/atomic_file.h"
 #include "exec/block_source.h"
 #include "exec/parquet_writer.h"
 #include "expr/type.h"
@@ -69,7 +71,10 @@ Status check_inputs(const plan::SourceTable& table, const Bundle& bundle, bool w
   for (const BundleInput& input : bundle.inputs) {
     if (!with_target && !input.for_features) continue;
     const char* reader = input.for_features ? "features" : "filter or target";
-    MILLSTREAM_ASSIGN(const expr::TypePtr recorded, expr::parse_type(input.type));
+    expr::TypePtr recorded = arrow::null();  // "NULL", which no cast can name: a column that held no value
+    if (input.type != expr::sql_type_name(*recorded)) {
+      MILLSTREAM_ASSIGN(recorded, expr::parse_type(input.type));
+    }
     std::shared_ptr<arrow::Field> found;
     for (const auto& field : table.schema()->fields())
       if (std::equal(field->name().begin(), field->name().end(), input.name.begin(), input.name.end(),
@@ -78,9 +83,15 @@ Status check_inputs(const plan::SourceTable& table, const Bundle& bundle, bool w
     if (!found)
       return data_error("{} has no column '{}': the bundle's {} need it, with type {}", name_files(table),
                         input.name, reader, input.type);
-    if (!can_unify(*found->type(), *recorded))
-      return data_error("column '{}' of {} is {}: the bundle's {} need a type that goes with {}", input.name,
-                        name_files(table), expr::sql_type_name(*found->type()), reader, input.type);
+    if (!can_unify(*found->type(), *recorded)) {
+      std::string why;
+      if (expr::is_numeric_type(*recorded))
+        why = table.not_a_number(table.schema()->GetFieldIndex(found->name()));
+      if (!why.empty()) why = fmt::format(" ({} is no number)", why);
+      return data_error("column '{}' of {} is {}{}: the bundle's {} need a type that goes with {}",
+                        input.name, name_files(table), expr::sql_type_name(*found->type()), why, reader,
+                        input.type);
+    }
   }
   return Status::OK();
 }
@@ -111,7 +122,8 @@ Result<std::unique_ptr<Scorer>> make_scorer(Bundle bundle, plan::Catalog& catalo
   if (static_cast<int64_t>(fitted.columns.size()) != bundle.model_inputs)
     return data_error("the bundle {} is damaged: its features make {} columns and its model takes {}",
                       work.bundle, fitted.columns.size(), bundle.model_inputs);
-  MILLSTREAM_ASSIGN(auto packer, features::RowPacker::make(fitted, with_target ? bundle.target : ""));
+  MILLSTREAM_ASSIGN(auto packer,
+                    features::RowPacker::make(fitted, with_target ? bundle.target : "", /*of_bundle=*/true));
   scorer->packer.emplace(std::move(packer));
 
   MILLSTREAM_ASSIGN(const auto type, scalar_type(bundle.precision));
@@ -149,7 +161,8 @@ Result<std::unique_ptr<Scorer>> make_scorer(Bundle bundle, plan::Catalog& catalo
     }
   }
   scorer->source = std::make_unique<exec::BlockSource>(std::move(pipeline));
-  scorer->rules = std::make_unique<loader::RowRules>(scorer->source->table(), std::move(rules), 0.0);
+  scorer->rules =
+      std::make_unique<loader::RowRules>(scorer->source->table(), std::move(rules), 0.0, /*of_bundle=*/true);
   scorer->bundle = std::move(bundle);
   return scorer;
 }
@@ -219,7 +232,15 @@ Status score_entry_point(comm::Job& job, const Scorer& scorer, int entry_point,
     for (;;) {
       TraceSpan span("predict block", entry_point);
       MILLSTREAM_TRY(interrupt_status());
-      if (job.failed()) return job.failure();
+      // A peer's error ends the work here too, but for what stands before it: the first error in the data is the
+      // one to report, whatever the number of ranks.
+      if (job.failed()) {
+        const Status failure = job.failure();
+        const auto position = error_position(failure);
+        const plan::EntryPoint& here =
+            scorer.source->table().entry_points()[static_cast<size_t>(entry_point)];
+        if (!position || *position < SourcePosition{here.file, here.first_row}) return failure;
+      }
       MILLSTREAM_ASSIGN(const auto block, stream->next());
       if (!block) return Status::OK();
       MILLSTREAM_ASSIGN(auto scored, score_block(scorer, entry_point, *block, selected, packed));
@@ -376,6 +397,8 @@ Result<int64_t> predict(comm::Job& job, plan::Catalog& catalog, const PredictJob
   MILLSTREAM_TRY(
       job.agree(job.rank() == 0 ? exec::check_output_path(work.output, work.overwrite) : Status::OK()));
   MILLSTREAM_ASSIGN(const auto scorer, open_scorer(job, catalog, work, /*with_target=*/false));
+  MILLSTREAM_TRY(job.agree(
+      job.rank() == 0 ? exec::check_output_is_no_input(work.output, scorer->source->table()) : Status::OK()));
   set_phase("predicting");
   std::optional<PredictionFile> file;
   MILLSTREAM_TRY(agree_on(job, [&]() -> Status {
@@ -409,11 +432,19 @@ Result<EvaluateSummary> evaluate(comm::Job& job, plan::Catalog& catalog, const P
     MILLSTREAM_ASSIGN(const Deal deal, make_deal(job, threads_of(job, work)));
     const int entry_points = static_cast<int>(scorer->source->table().entry_points().size());
     std::vector<RegressionSums> sums(static_cast<size_t>(entry_points));
+    std::atomic<int> failed{
+        entry_points};  // the lowest that failed: what comes after it is not wanted any more
     MILLSTREAM_TRY(on_threads(deal.threads, [&](int thread) -> Status {
-      for (int entry_point = deal.first + thread; entry_point < entry_points; entry_point += deal.width)
-        MILLSTREAM_TRY(score_entry_point(job, *scorer, entry_point, [&](ScoredBlock block) {
+      for (int entry_point = deal.first + thread; entry_point < failed.load(); entry_point += deal.width) {
+        const Status status = score_entry_point(job, *scorer, entry_point, [&](ScoredBlock block) {
           sums[static_cast<size_t>(entry_point)].merge(block.sums);
-        }));
+        });
+        if (status.ok()) continue;
+        for (int lowest = failed.load();
+             entry_point < lowest && !failed.compare_exchange_weak(lowest, entry_point);) {
+        }
+        return status;
+      }
       return Status::OK();
     }));
     MILLSTREAM_ASSIGN(const auto parts,

@@ -1,6 +1,7 @@
 """Bad input gives one error that says what is wrong and where, with the right exit code, on any number of ranks."""
 
 import math
+import re
 import subprocess
 
 import pyarrow as pa
@@ -55,8 +56,17 @@ class Files(ProgramTest):
         lines = ["a,b,c,y"] + [f"{i},1,2,3" for i in range(300)]
         lines[200] = "199,1,two,3"
         (self.scratch / "data.csv").write_text("\n".join(lines) + "\n")
-        # A column with a text in it is a column of text, which is no feature.
-        self.assert_fails(self.batches("SELECT * FROM 'data.csv'"), 2, "c")
+        # A column with a text in it is a column of text, which is no feature; the text is named.
+        for line, recipe in ((200, self.batches("SELECT * FROM 'data.csv'")),
+                             (301, self.batches("SELECT * FROM 'data.csv'"))):
+            changed = list(lines[:1]) + [f"{i},1,2,3" for i in range(300)]
+            changed[line - 1] = f"{line - 2},1,two,3"
+            (self.scratch / "data.csv").write_text("\n".join(changed) + "\n")
+            self.assert_fails(recipe, 2, "'c'", f"'two' in line {line} of", "data.csv", "TRY_CAST(c AS DOUBLE)")
+        # What the error advises works.
+        summary = self.run_program(*self.batches("SELECT a, b, TRY_CAST(c AS DOUBLE) AS c, y FROM 'data.csv'",
+                                                 features='on_null = "drop"'), "--json").json()
+        self.assertEqual(summary["rows"], 299)
 
 
 class Queries(ProgramTest):
@@ -158,6 +168,21 @@ class Values(ProgramTest):
         self.write("data.parquet", self.table(rows=0))
         self.assert_fails(["batches", self.recipe()], 1, "no rows")
 
+    def test_a_csv_file_with_only_a_header(self):
+        (self.scratch / "data.csv").write_text("a,b,c,y\n")
+        self.assert_fails(["batches", self.recipe("SELECT * FROM 'data.csv'")], 1, "no rows")
+
+    def test_a_csv_column_without_a_value(self):
+        (self.scratch / "data.csv").write_text("a,b,c,y\n" + "".join(f"{i},1,,3\n" for i in range(300)))
+        query = "SELECT * FROM 'data.csv'"
+        self.assert_fails(["batches", self.recipe(query)], 3, "'c' is null", "data.csv", "fill_null")
+        recipe = self.recipe(query, features='steps = ["fill_null(0)"]')
+        for ranks in (1, 3):
+            self.assertEqual(self.run_program("batches", recipe, "--json", "--ranks", ranks).json()["rows"], 300)
+        self.run_program("train", recipe, "--out", "run")
+        self.run_program("predict", "run/bundle", "data.csv", "-o", "p.parquet")
+        self.assertEqual(pq.read_table(self.scratch / "p.parquet").num_rows, 300)
+
 
 class Sizes(ProgramTest):
     """Odd sizes are ordinary."""
@@ -212,6 +237,11 @@ class Recipes(ProgramTest):
         self.assert_fails(["batches", self.recipe(), "--set", "train.epoch=2"], 2, "--set train.epoch=2",
                           "did you mean 'train.epochs'?")
 
+    def test_set_of_a_number_that_is_too_large(self):
+        text = self.assert_fails(["batches", self.recipe(), "--set", "loader.seed=99999999999999999999"], 2,
+                                 "loader.seed", "99999999999999999999, more than an integer holds")
+        self.assertNotIn("string", text)
+
     def test_unknown_step(self):
         self.assert_fails(["batches", self.recipe(features='steps = ["standardscale"]')], 2, "standardscale",
                           "standard_scale")
@@ -221,6 +251,34 @@ class Recipes(ProgramTest):
         for ranks in (1, 3):  # each rank holds its own part
             self.assert_fails(["batches", self.recipe(loader="window = 100000000000"), "--memory", "256KiB"], 2,
                               "its budget is 256 KiB", "would fit", "--memory", ranks=[ranks])
+
+    def test_the_advice_on_memory_works(self):
+        self.write("data.parquet", self.table(rows=20000), row_group_size=500)
+        kinds = set()
+        for memory in ("24KiB", "64KiB", "128KiB", "256KiB"):
+            for ranks in (1, 3):
+                for settings in ("", "batch_size = 20000", 'shuffle = "none"'):
+                    recipe = self.recipe(loader=settings.replace("batch_size = 20000", ""))
+                    more = ["--set", "loader.batch_size=20000"] if "batch" in settings else []
+                    command = ["batches", recipe, "--json", "--memory", memory, "--ranks", ranks, *more]
+                    ended = self.run_program(*command, code=None)
+                    if ended.code == 0:
+                        continue
+                    self.assertEqual(ended.code, 2, ended)
+                    found = re.search(r"its budget is [^;]*; (.*) would fit, or give more with --memory", ended.err)
+                    if found is None:
+                        self.assertIn("no settings would fit", ended.err)
+                        kinds.add("none")
+                        continue
+                    advised = [part.replace(" ", "") for part in found[1].split(", ")]
+                    kinds.add(" ".join(part.split("=")[0] for part in advised))
+                    window = re.search("window=([0-9]+)", " ".join(advised))
+                    if window:
+                        self.assertLessEqual(int(window[1]), 20000)
+                    for part in advised:
+                        command += ["--set", part]
+                    self.assertEqual(self.run_program(*command).json()["rows"], 20000)
+        self.assertGreaterEqual(len(kinds), 3, kinds)
 
 
 class Directories(ProgramTest):

@@ -187,7 +187,46 @@ class Training(ProgramTest):
         self.run_program(*predict)
         self.assert_fails(predict, 3, "p.parquet", "--overwrite")
         self.run_program(*predict, "--overwrite")
+        before = (self.scratch / "new.parquet").read_bytes()
+        (self.scratch / "link.parquet").symlink_to("new.parquet")
+        for output in ("new.parquet", "link.parquet"):
+            self.assert_fails(["predict", "run/bundle", "new.parquet", "-o", output, "--overwrite"], 2, output,
+                              "is the input", "name another file")
+        self.assert_fails(["query", "SELECT a FROM 'new.parquet'", "-o", "new.parquet", "--overwrite"], 2, "is the input")
+        self.assertEqual((self.scratch / "new.parquet").read_bytes(), before)
         self.assert_fails(["predict", "nowhere", "new.parquet", "-o", "q.parquet"], 3, "nowhere")
+
+    def test_bad_rows_for_a_bundle(self):
+        """The first bad row in the data is named on any number of ranks, with advice for who has no recipe."""
+        self.run_program("train", self.recipe(), "--out", "run")
+        for name, bad, says in (("b", None, "null"), ("b", float("nan"), "NaN"), ("y", None, "null")):
+            values = self.table(rows=3000)[name].to_pylist()
+            for row in (1750, 1850, 2400, 2999):
+                values[row] = bad
+            self.write("new.parquet", self.table(rows=3000, **{name: pa.array(values)}), row_group_size=100)
+            commands = [["evaluate", "run/bundle", "new.parquet"]]
+            if name != "y":
+                commands.append(["predict", "run/bundle", "new.parquet", "-o", "p.parquet"])
+            for command in commands:
+                text = self.assert_fails(command, 3, f"'{name}' is {says}", "row 1750", "leave such rows out of the files")
+                self.assertNotIn("WHERE", text)
+
+    def test_nan_is_not_filled(self):
+        values = self.table()["b"].to_pylist()
+        values[7] = float("nan")
+        self.write("data.parquet", self.table(b=pa.array(values)))
+        self.assert_fails(["batches", self.recipe(features='steps = ["fill_null(mean)"]')], 3, "'b' is NaN",
+                          "fill_null fills nulls, not NaN", 'on_null = "drop"')
+
+    def test_messages_change_no_role(self):
+        self.write("data.parquet")
+        for transport in ("auto", "messages"):
+            text = self.run_program("batches", self.recipe(), "--ranks", 3, "--transport", transport).out
+            self.assertRegex(text, "ranks +3, of which 1 takes batches")
+
+    def test_a_model_larger_than_the_memory(self):
+        self.assert_fails(["train", self.recipe(), "--out", "run", "--set", "model.hidden=[10000000,10000000]"], 2,
+                          "100000060000001 parameters", "model.hidden")
 
 
 class Batches(ProgramTest):

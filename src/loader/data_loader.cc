@@ -29,6 +29,7 @@ namespace millstream::loader {
 namespace {
 
 constexpr double kBudgetShare = 0.7;  // of this rank's share of the memory, where none is set
+constexpr int kFewestSlots = 2;       // a recipe can ask for
 constexpr int kFeedingPriority = 10;  // nice of feeding threads beside a trainer
 
 Status check_config(const DataConfig& data, const LoaderConfig& config, int64_t epochs) {
@@ -387,9 +388,9 @@ std::string Loader::advice_for(int64_t budget) const {
     config.batch_size = std::min(config.batch_size, std::max(train_->rows(), valid_->rows()));
     const auto half = [&] { return all_within(config, ring_bytes, budget / 2); };
     if (reduce(&config.batch_size, half) == 0) {
-      config.prefetch = 1;
+      config.prefetch = std::min(kFewestSlots, config.prefetch);
       if (reduce(&config.batch_size, half) == 0) return {};
-      batches = "loader.prefetch = 1, ";
+      batches = fmt::format("loader.prefetch = {}, ", config.prefetch);
     }
     batches += fmt::format("loader.batch_size = {}", config.batch_size);
     if (fits(config)) return batches + " would fit";

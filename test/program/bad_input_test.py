@@ -238,8 +238,8 @@ class Recipes(ProgramTest):
                           "did you mean 'train.epochs'?")
 
     def test_set_of_a_number_that_is_too_large(self):
-        text = self.assert_fails(["batches", self.recipe(), "--set", "loader.seed=99999999999999999999"], 2,
-                                 "loader.seed", "99999999999999999999, more than an integer holds")
+        text = self.assert_fails(["batches", self.recipe(), "--set", "train.seed=99999999999999999999"], 2,
+                                 "train.seed", "99999999999999999999, more than an integer holds")
         self.assertNotIn("string", text)
 
     def test_unknown_step(self):

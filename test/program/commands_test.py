@@ -225,8 +225,8 @@ class Training(ProgramTest):
             self.assertRegex(text, "ranks +3, of which 1 takes batches")
 
     def test_a_model_larger_than_the_memory(self):
-        self.assert_fails(["train", self.recipe(), "--out", "run", "--set", "model.hidden=[10000000,10000000]"], 2,
-                          "100000060000001 parameters", "model.hidden")
+        self.assert_fails(["train", self.recipe(), "--out", "run", "--set", "model.hidden=[1000000,1000000]"], 2,
+                          "1000006000001 parameters", "model.hidden")
 
 
 class Batches(ProgramTest):

@@ -107,6 +107,11 @@ Status check_text_columns(const plan::Pipeline& query, const DataConfig& data) {
         role, name, value, query.table->schema()->field(column)->name(), name);
   };
   for (const features::FeatureSpec& spec : data.features) {
+    const bool takes_text = std::any_of(spec.steps.begin(), spec.steps.end(), [](const features::StepSpec& step) {
+      return step.name == "one_hot" || step.name == "categorify" || step.name == "ordinal" ||
+             step.name == "hash_bucket";
+    });
+    if (takes_text) continue;
     for (const std::string& name : spec.columns) MILLSTREAM_TRY(check(name, "feature"));
   }
   return check(data.target, "target");
@@ -256,9 +261,9 @@ Status Loader::plan(plan::Catalog& catalog) {
     return plan::to_pipeline(node);
   };
   MILLSTREAM_ASSIGN(const plan::Pipeline train, pipeline_of(data_.train, "data.train", data_.base_directory));
-  MILLSTREAM_TRY(check_text_columns(train, data_));
-  MILLSTREAM_ASSIGN(auto feature_plan, features::FeaturePlan::make(*train.schema, data_.features,
-                                                                   data_.target, data_.on_null_target));
+  auto made = features::FeaturePlan::make(*train.schema, data_.features, data_.target, data_.on_null_target);
+  if (!made.ok()) MILLSTREAM_TRY(check_text_columns(train, data_));
+  MILLSTREAM_ASSIGN(auto feature_plan, std::move(made));
   feature_plan_ = std::make_unique<features::FeaturePlan>(std::move(feature_plan));
   const std::vector<std::string> needed = feature_plan_->input()->field_names();
   MILLSTREAM_ASSIGN(plan::Pipeline pruned, plan::select_outputs(train, needed));

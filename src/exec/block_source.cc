@@ -1,7 +1,10 @@
 #include "exec/block_source.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "base/progress.h"
+#include "plan/pruning.h"
 
 namespace millstream::exec {
 namespace {
@@ -102,11 +105,44 @@ class PipelineStream final : public BlockStream {
   int blocks_ = 0;
 };
 
+// The blocks of an entry point that is not read: of the sizes that they have, without survivors.
+class PrunedStream final : public BlockStream {
+ public:
+  PrunedStream(const plan::Pipeline& pipeline, int entry_point)
+      : schema_(pipeline.schema), entry_(pipeline.table->entry_points()[static_cast<size_t>(entry_point)]) {}
+
+  Result<std::optional<BlockRows>> next() override {
+    if (blocks_ == entry_.num_blocks) return std::nullopt;
+    const int64_t begin = int64_t{blocks_} * plan::kBlockRows;
+    BlockRows block;
+    block.block = entry_.first_block + blocks_;
+    block.first_row = entry_.first_row + begin;
+    block.rows_read = std::min(plan::kBlockRows, entry_.rows - begin);
+    MILLSTREAM_ASSIGN(block.rows, arrow::RecordBatch::MakeEmpty(schema_));
+    ++blocks_;
+    beat();
+    return std::optional<BlockRows>(std::move(block));
+  }
+
+ private:
+  const std::shared_ptr<arrow::Schema> schema_;
+  const plan::EntryPoint entry_;
+  int blocks_ = 0;
+};
+
 }  // namespace
+
+int BlockSource::entry_points_pruned() const {
+  int count = 0;
+  for (size_t e = 0; e < table().entry_points().size(); ++e)
+    count += plan::is_pruned(pipeline_, static_cast<int>(e));
+  return count;
+}
 
 Result<std::unique_ptr<BlockStream>> BlockSource::open(int entry_point) const {
   MILLSTREAM_CHECK(entry_point >= 0 && static_cast<size_t>(entry_point) < table().entry_points().size(),
                    "entry point {} of {}", entry_point, table().entry_points().size());
+  if (plan::is_pruned(pipeline_, entry_point)) return std::make_unique<PrunedStream>(pipeline_, entry_point);
   MILLSTREAM_ASSIGN(auto reader, table().read(entry_point, pipeline_.columns));
   return std::make_unique<PipelineStream>(pipeline_, entry_point, std::move(reader));
 }

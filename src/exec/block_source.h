@@ -4,6 +4,7 @@
 // 1. A block's surviving rows are a function of the files and the query alone.
 // 2. open() and the streams of different entry points may be used by several threads at once; one stream by
 // one.
+//    An entry point that the files' claims rule out (plan/pruning.h) is not read: its blocks have no survivors.
 // 3. Errors name file, row group, column where there is one, and the row in the file, and carry the position.
 
 #include <memory>
@@ -40,6 +41,8 @@ class BlockSource {
   const plan::SourceTable& table() const { return *pipeline_.table; }
   const std::shared_ptr<arrow::Schema>& schema() const { return pipeline_.schema; }
   Result<std::unique_ptr<BlockStream>> open(int entry_point) const;
+  /// How many entry points are not read.
+  int entry_points_pruned() const;
 
  private:
   plan::Pipeline pipeline_;

@@ -1,5 +1,9 @@
 #include "exec/block_source.h"
 
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <iterator>
 #include <thread>
 
 #include "exec/test_files.h"
@@ -189,6 +193,183 @@ TEST_F(Blocks, PlacesHaveFileRowGroupAndRow) {
   EXPECT_EQ(describe_place(*pipeline_.table, 1, 2), a + ", row group 1, row 2");
   EXPECT_EQ(describe_place(*pipeline_.table, 0, -1), a + ", row group 0");
   EXPECT_EQ(describe_place(*pipeline_.table, 2, 0), c + ", row 0");
+}
+
+// Row groups 0…9, 10…19, 20…29 of `id`, with an instant and a double beside it.
+void write_three_groups(const TemporaryFolder& folder, const std::string& name, bool statistics) {
+  std::vector<std::optional<int64_t>> ids, instants;
+  std::vector<std::optional<double>> numbers;
+  for (int64_t i = 0; i < 30; ++i) {
+    ids.push_back(i);
+    instants.push_back(i * 3'600'000'000);
+    numbers.push_back(i == 5 ? std::nan("") : static_cast<double>(i));
+  }
+  const auto instant = arrow::timestamp(arrow::TimeUnit::MICRO);
+  write_parquet(
+      folder, name,
+      {arrow::field("id", arrow::int64()), arrow::field("at", instant), arrow::field("x", arrow::float64())},
+      {int64s(ids), array_of<arrow::TimestampBuilder, int64_t>(instant, instants), doubles(numbers)}, 10,
+      statistics);
+}
+
+TEST_F(Blocks, EntryPointsThatClaimsRuleOutAreNotRead) {
+  write_three_groups(folder_, "claims.parquet", true);
+  write_three_groups(folder_, "silent.parquet", false);
+  struct Case {
+    const char* what;
+    std::function<ExprPtr()> predicate;
+    int pruned;
+  };
+  const auto whole = [](int64_t value) { return number(value); };
+  const std::vector<Case> cases = {
+      {"above",
+       [&] {
+         return call(">", {column("id"), whole(19)});
+       },
+       2},
+      {"at a limit",
+       [&] {
+         return call(">=", {column("id"), whole(19)});
+       },
+       1},
+      {"below nothing",
+       [&] {
+         return call("<", {column("id"), whole(0)});
+       },
+       3},
+      {"between",
+       [&] {
+         return expr::make_and({call(">=", {column("id"), whole(12)}), call("<=", {column("id"), whole(15)})})
+             .ValueOrDie();
+       },
+       2},
+      {"either end",
+       [&] {
+         return expr::make_or({call("<", {column("id"), whole(3)}), call(">", {column("id"), whole(27)})})
+             .ValueOrDie();
+       },
+       1},
+      {"one of a list",
+       [&] {
+         return expr::make_in(column("id"), {whole(2), whole(4), whole(7)}).ValueOrDie();
+       },
+       2},
+      {"a date of an instant",
+       [&] {
+         const auto day = expr::make_cast(column("at"), arrow::date32()).ValueOrDie();
+         return call(">", {day, expr::make_literal(std::make_shared<arrow::Date32Scalar>(0))});
+       },
+       2},  // hours 0…9 and 10…19 are of the first day
+      {"NaN is above every number",
+       [&] {
+         return call(">", {column("x"), expr::make_literal(arrow::MakeScalar(1000.0))});
+       },
+       0},
+      {"below the least double",
+       [&] {
+         return call("<", {column("x"), expr::make_literal(arrow::MakeScalar(15.0))});
+       },
+       1},
+      {"NULL", [&] { return call("is_null", {column("id")}); }, 3},  // no row group has one
+      {"a filter that can fail",
+       [&] {
+         const auto small = expr::make_cast(column("id"), arrow::int8()).ValueOrDie();
+         return call(">", {small, expr::make_literal(arrow::MakeScalar(int8_t{19}))});
+       },
+       0},
+  };
+  for (const Case& test : cases) {
+    SCOPED_TRACE(test.what);
+    std::vector<std::vector<int64_t>> found(2);
+    for (const bool claims : {true, false}) {
+      pipeline_ = {};
+      open({claims ? "claims.parquet" : "silent.parquet"});
+      pipeline_.predicate = test.predicate();
+      select({{"id", column("id")}});
+      EXPECT_EQ(BlockSource(pipeline_).entry_points_pruned(), claims ? test.pruned : 0);
+      auto blocks = run();
+      ASSERT_OK(blocks);
+      ASSERT_EQ(blocks->size(), 3u);
+      for (size_t b = 0; b < 3; ++b) {
+        const BlockRows& block = (*blocks)[b];
+        EXPECT_EQ(block.block, static_cast<int>(b));
+        EXPECT_EQ(block.first_row, static_cast<int64_t>(b) * 10);
+        EXPECT_EQ(block.rows_read, 10);
+        const auto& ids = static_cast<const arrow::Int64Array&>(*block.rows->column(0));
+        for (int64_t i = 0; i < ids.length(); ++i) found[claims ? 0 : 1].push_back(ids.Value(i));
+      }
+    }
+    EXPECT_EQ(found[0], found[1]);
+  }
+}
+
+TEST_F(Blocks, AColumnThatAFileLacksPrunesIt) {
+  write_parquet(folder_, "a.parquet", {arrow::field("x", arrow::int64())}, {int64s({1, 2})});
+  write_parquet(folder_, "b.parquet", {arrow::field("y", arrow::int64())}, {int64s({3, 4})});
+  open({"a.parquet", "b.parquet"});
+  pipeline_.predicate = call(">", {column("x"), number(0)});
+  select({{"x", column("x")}});
+  EXPECT_EQ(BlockSource(pipeline_).entry_points_pruned(), 1);
+  auto blocks = run();
+  ASSERT_OK(blocks);
+  ASSERT_EQ(blocks->size(), 2u);
+  EXPECT_EQ((*blocks)[0].rows->num_rows(), 2);
+  EXPECT_EQ((*blocks)[1].rows->num_rows(), 0);
+  EXPECT_EQ((*blocks)[1].rows_read, 2);
+}
+
+// A footer that lies: pruning believes it and loses rows, as documented; what is read is right, and nothing breaks.
+TEST_F(Blocks, AFooterThatLiesPrunesAndBreaksNothing) {
+  std::vector<std::optional<int64_t>> ids;
+  for (int64_t i = 0; i < 10; ++i) ids.push_back(1'000'000'001 + i);
+  const std::string path =
+      write_parquet(folder_, "lie.parquet", {arrow::field("id", arrow::int64())}, {int64s(ids)});
+  std::string bytes;
+  {
+    std::ifstream in(path, std::ios::binary);
+    bytes.assign(std::istreambuf_iterator<char>(in), {});
+  }
+  uint32_t length = 0;
+  std::memcpy(&length, bytes.data() + bytes.size() - 8, sizeof length);
+  const auto as_bytes = [](int64_t value) {
+    return std::string(reinterpret_cast<const char*>(&value), sizeof value);
+  };
+  int patched = 0;
+  for (size_t at = bytes.size() - 8 - length;
+       (at = bytes.find(as_bytes(1'000'000'010), at)) != std::string::npos; ++patched)
+    bytes.replace(at, 8, as_bytes(1'000'000'003));
+  ASSERT_GT(patched, 0);
+  folder_.write_text("lie.parquet", bytes);
+
+  open({"lie.parquet"});
+  select({{"id", column("id")}});
+  pipeline_.predicate = call(">", {column("id"), number(1'000'000'005)});
+  EXPECT_EQ(BlockSource(pipeline_).entry_points_pruned(), 1);
+  auto blocks = run();
+  ASSERT_OK(blocks);
+  EXPECT_EQ((*blocks)[0].rows->num_rows(), 0);
+  pipeline_.predicate = call(">", {column("id"), number(1'000'000'002)});
+  EXPECT_EQ(BlockSource(pipeline_).entry_points_pruned(), 0);
+  blocks = run();
+  ASSERT_OK(blocks);
+  EXPECT_EQ((*blocks)[0].rows->num_rows(), 8);
+}
+
+TEST_F(Blocks, ClaimsAreOfTheUnitedType) {
+  write_parquet(
+      folder_, "a.parquet", {arrow::field("x", arrow::uint32()), arrow::field("s", arrow::utf8())},
+      {array_of<arrow::UInt32Builder, uint32_t>(arrow::uint32(), {7u, 4'000'000'000u}), strings({"a", {}})});
+  write_parquet(folder_, "b.parquet", {arrow::field("x", arrow::float64()), arrow::field("s", arrow::utf8())},
+                {doubles({-2.5, 3.0}), strings({"b", "c"})});
+  open({"a.parquet", "b.parquet"});
+  const plan::SourceTable& table = *pipeline_.table;
+  const auto x = [&](int entry) {
+    return expr::bounds_text(table.claims(entry, 0).bounds, table.schema()->field(0)->type());
+  };
+  EXPECT_EQ(x(0), "7.0 … 4000000000.0 (claimed)");
+  EXPECT_EQ(x(1), "at least -2.5 (claimed)");
+  EXPECT_EQ(table.claims(0, 1).null_count, 1);
+  EXPECT_EQ(expr::bounds_text(table.claims(0, 1).bounds, arrow::utf8()), "");
 }
 
 }  // namespace

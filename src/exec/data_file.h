@@ -64,6 +64,11 @@ class DataFile {
   virtual int64_t rows() const = 0;
   /// Bytes that reading the column of an entry point costs.
   virtual int64_t column_bytes(int entry_point, int column) const = 0;
+  /// What the file claims of a column of an entry point, in the column's canonical type.
+  virtual plan::ColumnClaims claims(int entry_point, int column) const {
+    static_cast<void>(entry_point), static_cast<void>(column);
+    return {};
+  }
   virtual const struct stat& info() const = 0;
   /// Digest of the content that identifies it: a Parquet file's footer, all of a CSV file.
   virtual const std::string& content_digest() const = 0;

@@ -78,6 +78,23 @@ class FileTable final : public plan::SourceTable {
     return bytes;
   }
 
+  plan::ColumnClaims claims(int entry_point, int column) const override {
+    const plan::EntryPoint& entry = entry_points_[static_cast<size_t>(entry_point)];
+    const auto file = static_cast<size_t>(entry.file);
+    const int in_file = file_columns_[file][static_cast<size_t>(column)];
+    if (in_file < 0) {
+      // A column that the file lacks is read as NULLs.
+      plan::ColumnClaims missing;
+      missing.bounds.none = expr::BoundOrigin::kTyped;
+      missing.null_count = entry.rows;
+      return missing;
+    }
+    plan::ColumnClaims result = data_[file]->claims(entry.row_group, in_file);
+    result.bounds = expr::cast_bounds(result.bounds, data_[file]->columns()[static_cast<size_t>(in_file)].type,
+                                      schema_->field(column)->type());
+    return result;
+  }
+
   Result<std::unique_ptr<Reader>> read(int entry_point, const std::vector<int>& columns) const override {
     const plan::EntryPoint& entry = entry_points_[static_cast<size_t>(entry_point)];
     const auto file = static_cast<size_t>(entry.file);

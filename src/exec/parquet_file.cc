@@ -3,6 +3,7 @@
 // are held against the file, no single allocation may be absurd, and every exception becomes a Status at this
 // edge.
 
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -19,6 +20,7 @@
 #include "base/cpu_share.h"
 #include "base/hash.h"
 #include "exec/data_file.h"
+#include "expr/type.h"
 
 namespace millstream::exec {
 namespace {
@@ -170,6 +172,7 @@ class ParquetFile final : public DataFile, public std::enable_shared_from_this<P
   int64_t column_bytes(int entry_point, int column) const override {
     return column_bytes_[static_cast<size_t>(entry_point) * columns_.size() + static_cast<size_t>(column)];
   }
+  plan::ColumnClaims claims(int entry_point, int column) const override;
   const struct stat& info() const override { return info_; }
   const std::string& content_digest() const override { return digest_; }
   Result<std::unique_ptr<plan::SourceTable::Reader>> read(int entry_point, std::vector<ReadColumn> columns,
@@ -328,6 +331,122 @@ class ParquetFile final : public DataFile, public std::enable_shared_from_this<P
   std::vector<int64_t> column_bytes_;
   int64_t rows_ = 0;
 };
+
+// Does the chunk's pair of a least and a greatest value mean what the canonical type means by its values?
+bool means_whole_values(const parquet::ColumnDescriptor& descriptor, const arrow::DataType& type) {
+  const auto& logical = *descriptor.logical_type();
+  if (expr::is_integer_type(type)) {
+    if (logical.is_none()) return true;
+    return logical.is_int() &&
+           static_cast<const parquet::IntLogicalType&>(logical).is_signed() == expr::is_signed_integer_type(type);
+  }
+  if (expr::is_date_type(type)) return logical.is_date();
+  if (expr::is_timestamp_type(type)) {
+    if (!logical.is_timestamp()) return false;
+    const auto stored = static_cast<const parquet::TimestampLogicalType&>(logical).time_unit();
+    switch (static_cast<const arrow::TimestampType&>(type).unit()) {
+      case arrow::TimeUnit::MILLI:
+        return stored == parquet::LogicalType::TimeUnit::MILLIS;
+      case arrow::TimeUnit::MICRO:
+        return stored == parquet::LogicalType::TimeUnit::MICROS;
+      case arrow::TimeUnit::NANO:
+        return stored == parquet::LogicalType::TimeUnit::NANOS;
+      case arrow::TimeUnit::SECOND:
+        return false;
+    }
+  }
+  if (expr::is_decimal_type(type)) {
+    return logical.is_decimal() &&
+           static_cast<const parquet::DecimalLogicalType&>(logical).scale() == expr::decimal_scale(type);
+  }
+  return false;
+}
+
+// The limits that the statistics claim, for types whose order everybody agrees on. Not for INT96 and strings.
+expr::Bounds claimed_limits(const parquet::Statistics& statistics, const arrow::DataType& type) {
+  constexpr auto kOrigin = expr::BoundOrigin::kClaimed;
+  expr::Bounds bounds;
+  const auto whole = [&](__int128 low, __int128 high) {
+    if (low > high) return;  // says that it is wrong
+    bounds.whole.low = {low, kOrigin};
+    bounds.whole.high = {high, kOrigin};
+  };
+  // Statistics skip NaN, which is greater than everything: floating point numbers have no upper limit.
+  const auto real = [&](double low, double high) {
+    if (!std::isnan(low) && !std::isnan(high) && low <= high) bounds.real.low = {low, kOrigin};
+  };
+  const bool is_unsigned = expr::is_integer_type(type) && !expr::is_signed_integer_type(type);
+  switch (statistics.physical_type()) {
+    case parquet::Type::BOOLEAN: {
+      const auto& typed = static_cast<const parquet::BoolStatistics&>(statistics);
+      if (type.id() == arrow::Type::BOOL) whole(typed.min(), typed.max());
+      break;
+    }
+    case parquet::Type::INT32: {
+      const auto& typed = static_cast<const parquet::Int32Statistics&>(statistics);
+      if (!means_whole_values(*statistics.descr(), type)) break;
+      if (is_unsigned) {
+        whole(static_cast<uint32_t>(typed.min()), static_cast<uint32_t>(typed.max()));
+      } else {
+        whole(typed.min(), typed.max());
+      }
+      break;
+    }
+    case parquet::Type::INT64: {
+      const auto& typed = static_cast<const parquet::Int64Statistics&>(statistics);
+      if (!means_whole_values(*statistics.descr(), type)) break;
+      if (is_unsigned) {
+        whole(static_cast<uint64_t>(typed.min()), static_cast<uint64_t>(typed.max()));
+      } else {
+        whole(typed.min(), typed.max());
+      }
+      break;
+    }
+    case parquet::Type::FLOAT: {
+      const auto& typed = static_cast<const parquet::FloatStatistics&>(statistics);
+      if (expr::is_floating_type(type)) real(typed.min(), typed.max());
+      break;
+    }
+    case parquet::Type::DOUBLE: {
+      const auto& typed = static_cast<const parquet::DoubleStatistics&>(statistics);
+      if (expr::is_floating_type(type)) real(typed.min(), typed.max());
+      break;
+    }
+    default:
+      break;
+  }
+  // A value that the type does not have is no claim.
+  const expr::Bounds of_type = expr::bounds_of_type(type);
+  if (of_type.whole.low && bounds.whole.low &&
+      (bounds.whole.low->value < of_type.whole.low->value || bounds.whole.high->value > of_type.whole.high->value))
+    bounds = {};
+  return bounds;
+}
+
+plan::ColumnClaims ParquetFile::claims(int entry_point, int column) const {
+  plan::ColumnClaims result;
+  const auto& leaves = leaves_[static_cast<size_t>(column)];
+  const FileColumn& field = columns_[static_cast<size_t>(column)];
+  // Footers are the files' own: what cannot be understood claims nothing.
+  const Status status = without_exceptions([&]() -> Status {
+    if (leaves.size() != 1) return Status::OK();
+    const parquet::ColumnDescriptor& descriptor = *metadata_->schema()->Column(leaves[0]);
+    if (descriptor.max_repetition_level() > 0 || !metadata_->schema()->GetColumnRoot(leaves[0])->is_primitive())
+      return Status::OK();
+    // Without a declared order the pair is the legacy one, which writers ordered as they liked.
+    if (descriptor.column_order().get_order() != parquet::ColumnOrder::TYPE_DEFINED_ORDER) return Status::OK();
+    const auto statistics = metadata_->RowGroup(entry_point)->ColumnChunk(leaves[0])->statistics();
+    if (!statistics) return Status::OK();
+    const int64_t rows = entry_points_[static_cast<size_t>(entry_point)].rows;
+    if (statistics->HasNullCount() && statistics->null_count() >= 0 && statistics->null_count() <= rows)
+      result.null_count = statistics->null_count();
+    if (statistics->HasMinMax()) result.bounds = claimed_limits(*statistics, *field.type);
+    if (rows > 0 && result.null_count == rows && !statistics->HasMinMax())
+      result.bounds.none = expr::BoundOrigin::kClaimed;
+    return Status::OK();
+  });
+  return status.ok() ? result : plan::ColumnClaims{};
+}
 
 std::string ParquetBlockReader::place(const std::string& column) const {
   if (column.empty()) return fmt::format("{}, row group {}", file_->path(), row_group_);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "expr/bounds.h"
 #include "expr/expression.h"
 
 namespace millstream::plan {
@@ -48,6 +49,12 @@ struct TableReference {
   expr::QueryPosition position;      ///< of the first name in the query, for errors
 };
 
+/// What is known of a column's values in an entry point before they are read: what its file claims.
+struct ColumnClaims {
+  expr::Bounds bounds;
+  int64_t null_count = -1;    ///< -1: not claimed
+};
+
 /// One table of one or more files, united by column name (design, section 4).
 class SourceTable {
  public:
@@ -59,6 +66,11 @@ class SourceTable {
   virtual const std::vector<EntryPoint>& entry_points() const = 0;
   /// Compressed bytes of the given columns in an entry point, for dealing work.
   virtual int64_t column_bytes(int entry_point, const std::vector<int>& columns) const = 0;
+  /// Only what a footer claims honestly, in the column's type; nothing where it says nothing. Thread-safe.
+  virtual ColumnClaims claims(int entry_point, int column) const {
+    static_cast<void>(entry_point), static_cast<void>(column);
+    return {};
+  }
 
   /// Reads an entry point block after block. `columns` are indices into schema(); batches have just these, in
   /// that order. Each batch is one whole block. Thread-safe; the reader is used by one thread at a time.

@@ -409,7 +409,9 @@ class Supervisor {
       code = 130;
       return true;
     }
-    if (launcher_death && interrupted_ == 0 && (told < 0 || states_[told].end_code == 130)) {
+    // A rank whose own end is known is why mpiexec killed others; SIGTERM comes from mpiexec.
+    const bool end_is_known = silent >= 0 || (signalled >= 0 && states_[signalled].signal != SIGTERM);
+    if (launcher_death && interrupted_ == 0 && !end_is_known && (told < 0 || states_[told].end_code == 130)) {
       // What else there is to hear of comes from how mpiexec ended the others.
       print(describe(*launcher_death));
       code = 4;

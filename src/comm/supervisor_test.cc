@@ -194,18 +194,6 @@ TEST_P(Ends, ByAStoppedRank) {
   EXPECT_EQ(count_lines(ended.err), 1u) << ended.err;
 }
 
-TEST_P(Ends, ByAllRanksStopped) {
-  // Nobody is left to watch but the supervisor.
-  const Ended ended = ranks(3, "all_stopped", 1);
-  EXPECT_EQ(ended.code, 4);
-  EXPECT_TRUE(ended.err.find("millstream: error: rank 0 (pid ") == 0) << ended.err;
-  EXPECT_NE(ended.err.find(") and rank 2 (pid "), std::string::npos) << ended.err;
-  EXPECT_NE(ended.err.find(") have been stopped (SIGSTOP, or a debugger) for 1 s; the job is ended\n"),
-            std::string::npos)
-      << ended.err;
-  EXPECT_EQ(count_lines(ended.err), 1u) << ended.err;
-}
-
 TEST_P(Ends, ByTheFirstRankStopped) {
   const Ended ended = ranks(3, "first_stopped", 1.5);
   EXPECT_EQ(ended.code, 4);
@@ -233,6 +221,18 @@ TEST_P(Ends, ByARankThatLeaves) {
   const Ended ended = ranks(2, "leaves");
   EXPECT_EQ(ended.code, 3);
   EXPECT_NE(ended.err.find("ended with exit code 3 without saying why"), std::string::npos) << ended.err;
+  EXPECT_EQ(count_lines(ended.err), 1u) << ended.err;
+}
+
+TEST(Supervisor, EndsWhenAllRanksAreStopped) {
+  // Nobody is left to watch but the supervisor.
+  const Ended ended = run({"3", "--deadline", "1", "all_stopped"});
+  EXPECT_EQ(ended.code, 4);
+  EXPECT_TRUE(ended.err.find("millstream: error: rank 0 (pid ") == 0) << ended.err;
+  EXPECT_NE(ended.err.find(") and rank 2 (pid "), std::string::npos) << ended.err;
+  EXPECT_NE(ended.err.find(") have been stopped (SIGSTOP, or a debugger) for 1 s; the job is ended\n"),
+            std::string::npos)
+      << ended.err;
   EXPECT_EQ(count_lines(ended.err), 1u) << ended.err;
 }
 

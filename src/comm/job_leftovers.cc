@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kFolder = "/dev/shm";
-constexpr const char* kPrefixes[] = {"mpich_shm_", "vader_segment.", "sm_segment."};
+constexpr const char* kPrefixes[] = {"mpich_shm_", "ucx_shm_posix_", "vader_segment.", "sm_segment."};
 
 bool is_mine(const std::string& path) {
   struct stat info {};

@@ -355,11 +355,12 @@ class Supervisor {
     const double now = now_s();
     const std::vector<int> stopped = stopped_ranks();
     // Time in which this process itself was stopped does not count.
-    if (last_look_ > 0 && !stopped.empty()) {
+    if (were_stopped_ && !stopped.empty()) {
       stopped_s_ += std::clamp(now - last_look_, 0.0, kLookSeconds);
     } else {
       stopped_s_ = 0;
     }
+    were_stopped_ = !stopped.empty();
     last_look_ = now;
     if (stopped.empty() || stopped_s_ < hang_deadline_s_) return false;
     constexpr size_t kMaxNamed = 8;
@@ -561,6 +562,7 @@ class Supervisor {
   int interrupted_ = 0, interrupted_again_ = 0;
   double interrupted_at_ = 0;
   double hang_deadline_s_ = kStartSeconds;
+  bool were_stopped_ = false;  // all ranks, when they were looked at last
   double last_look_ = 0, stopped_s_ = 0;
   std::set<std::string> mpi_memory_before_;
   double first_end_at_ = 0, first_exit_at_ = 0;

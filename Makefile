@@ -53,12 +53,14 @@ tsan: setup ## queues, loader and comm under the thread sanitizer
 bench: build ## the figures of docs/performance.md (about 15 minutes)
 	bench/run.sh
 
-lint: configure ## layers, headers that compile alone, formatting, documents
+lint: configure ## include directions and formatting
 	$(ENV)/bin/python scripts/check_layers.py
-	$(ENV)/bin/python scripts/check_headers.py build
 	git ls-files '*.h' '*.cc' | xargs clang-format-14 --dry-run --Werror
+
+headers: configure ## does every header compile alone? (minutes: some see torch)
+	$(ENV)/bin/python scripts/check_headers.py build
 
 check: build lint ## what CI runs: lint and all tests
 	$(CTEST)
 
-.PHONY: help taxi test setup configure build unit mpi golden bless format tidy asan tsan bench lint check
+.PHONY: help taxi test setup configure build unit mpi golden bless format tidy asan tsan bench lint headers check

@@ -187,11 +187,12 @@ Result<Batches> plan_batches(const plan::NodePtr& plan, int64_t morsel_rows, int
   options.morsel_rows = morsel_rows;
   options.everywhere = true;
   Batches batches;
-  MILLSTREAM_ASSIGN(const int64_t rows,
-                    exec::run_query(job, plan, options, [&](const std::shared_ptr<arrow::RecordBatch>& batch) {
-                      batches.push_back(batch);
-                      return Status::OK();
-                    }));
+  MILLSTREAM_ASSIGN(
+      const int64_t rows,
+      exec::run_query(job, plan, options, [&](const std::shared_ptr<arrow::RecordBatch>& batch) {
+        batches.push_back(batch);
+        return Status::OK();
+      }));
   int64_t got = 0;
   for (const auto& batch : batches) {
     MILLSTREAM_TRY(check_batch(*plan->schema, *batch));

@@ -7,10 +7,10 @@ namespace millstream {
 [[noreturn]] void check_failed(const char* file, int line, const char* condition, const std::string& message);
 }
 
-#define MILLSTREAM_CHECK(condition, ...)                                                             \
-  do {                                                                                               \
-    if (!(condition)) [[unlikely]]                                                                   \
-      ::millstream::check_failed(__FILE__, __LINE__, #condition, ::fmt::format("" __VA_ARGS__));     \
+#define MILLSTREAM_CHECK(condition, ...)                                                         \
+  do {                                                                                           \
+    if (!(condition)) [[unlikely]]                                                               \
+      ::millstream::check_failed(__FILE__, __LINE__, #condition, ::fmt::format("" __VA_ARGS__)); \
   } while (false)
 #ifdef NDEBUG
 #define MILLSTREAM_DCHECK(...) \

@@ -1,11 +1,5 @@
 #include "base/cpu_share.h"
 
-#include <fmt/format.h>
-#include <sched.h>
-#include <sys/resource.h>
-#include <sys/sysinfo.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cctype>
 #include <cmath>
@@ -13,6 +7,12 @@
 #include <fstream>
 #include <limits>
 #include <sstream>
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
 
 namespace millstream {
 namespace {
@@ -67,7 +67,8 @@ double cgroup_cpu_quota() {
     std::ifstream file(folder + "/cpu.max");
     std::string limit;
     double period = 0;
-    if (file >> limit >> period && limit != "max" && period > 0) quota = std::min(quota, std::atof(limit.c_str()) / period);
+    if (file >> limit >> period && limit != "max" && period > 0)
+      quota = std::min(quota, std::atof(limit.c_str()) / period);
   }
   for (const std::string& folder : cgroup_folders("cpu")) {
     const double limit = std::atof(first_word(folder + "/cpu.cfs_quota_us").c_str());
@@ -87,7 +88,8 @@ int64_t available_memory_bytes() {
     if (limit > 0 && limit < static_cast<double>(bytes)) bytes = static_cast<int64_t>(limit);
   };
   for (const std::string& folder : cgroup_folders("")) consider(first_word(folder + "/memory.max"));
-  for (const std::string& folder : cgroup_folders("memory")) consider(first_word(folder + "/memory.limit_in_bytes"));
+  for (const std::string& folder : cgroup_folders("memory"))
+    consider(first_word(folder + "/memory.limit_in_bytes"));
   return bytes;
 }
 
@@ -116,10 +118,20 @@ int64_t parse_bytes(const std::string& text) {
   for (; *end; ++end) {
     if (*end != ' ') unit += static_cast<char>(std::tolower(static_cast<unsigned char>(*end)));
   }
-  static constexpr std::pair<const char*, double> kUnits[] = {
-      {"", 1},           {"b", 1},          {"k", 1024.0},        {"kib", 1024.0},     {"kb", 1e3},
-      {"m", 1048576.0},  {"mib", 1048576.0}, {"mb", 1e6},          {"g", 1073741824.0}, {"gib", 1073741824.0},
-      {"gb", 1e9},       {"t", 1099511627776.0}, {"tib", 1099511627776.0}, {"tb", 1e12}};
+  static constexpr std::pair<const char*, double> kUnits[] = {{"", 1},
+                                                              {"b", 1},
+                                                              {"k", 1024.0},
+                                                              {"kib", 1024.0},
+                                                              {"kb", 1e3},
+                                                              {"m", 1048576.0},
+                                                              {"mib", 1048576.0},
+                                                              {"mb", 1e6},
+                                                              {"g", 1073741824.0},
+                                                              {"gib", 1073741824.0},
+                                                              {"gb", 1e9},
+                                                              {"t", 1099511627776.0},
+                                                              {"tib", 1099511627776.0},
+                                                              {"tb", 1e12}};
   for (const auto& [name, factor] : kUnits) {
     if (unit == name && number * factor < 9e18) return static_cast<int64_t>(number * factor);
   }

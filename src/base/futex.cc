@@ -1,11 +1,11 @@
 #include "base/futex.h"
 
+#include <climits>
+
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <climits>
 
 namespace millstream {
 

@@ -10,7 +10,9 @@
 namespace millstream {
 
 uint64_t hash64(const void* data, size_t size, uint64_t seed = 0);
-inline uint64_t hash64(std::string_view bytes, uint64_t seed = 0) { return hash64(bytes.data(), bytes.size(), seed); }
+inline uint64_t hash64(std::string_view bytes, uint64_t seed = 0) {
+  return hash64(bytes.data(), bytes.size(), seed);
+}
 /// A bijective mix of a 64-bit number (SplitMix64's finaliser), for hashing row numbers.
 constexpr uint64_t mix64(uint64_t x) {
   x += 0x9E3779B97F4A7C15u;

@@ -17,6 +17,7 @@ int edit_distance(std::string_view a, std::string_view b);
 std::optional<std::string> nearest_name(std::string_view name, const std::vector<std::string>& candidates);
 
 /// "; did you mean 'x'?" or, with no near candidate, "; there are: a, b, c" (at most `max_listed` of them).
-std::string name_hint(std::string_view name, const std::vector<std::string>& candidates, size_t max_listed = 12);
+std::string name_hint(std::string_view name, const std::vector<std::string>& candidates,
+                      size_t max_listed = 12);
 
 }  // namespace millstream

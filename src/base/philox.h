@@ -41,7 +41,8 @@ class PhiloxStream {
     unsigned __int128 product = static_cast<unsigned __int128>(next()) * bound;
     if (static_cast<uint64_t>(product) < bound) {
       const uint64_t threshold = -bound % bound;
-      while (static_cast<uint64_t>(product) < threshold) product = static_cast<unsigned __int128>(next()) * bound;
+      while (static_cast<uint64_t>(product) < threshold)
+        product = static_cast<unsigned __int128>(next()) * bound;
     }
     return static_cast<uint64_t>(product >> 64);
   }

@@ -1,8 +1,8 @@
 #include "base/philox.h"
 
-#include <gtest/gtest.h>
-
 #include <map>
+
+#include <gtest/gtest.h>
 
 namespace millstream {
 namespace {

@@ -1,7 +1,5 @@
 #pragma once
 // What nearly every file of the engine includes, compiled once.
-#include <arrow/api.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -14,3 +12,5 @@
 #include <unordered_map>
 #include <utility>
 #include <vector>
+
+#include <arrow/api.h>

@@ -22,7 +22,9 @@ struct Progress {
 Progress& progress();
 
 /// One piece of work is done.
-inline void beat() { progress().beats.fetch_add(1, std::memory_order_relaxed); }
+inline void beat() {
+  progress().beats.fetch_add(1, std::memory_order_relaxed);
+}
 inline void set_phase(const char* literal) {
   progress().phase.store(literal, std::memory_order_relaxed);
   beat();

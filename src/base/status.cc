@@ -15,11 +15,16 @@ const ErrorDetail* detail_of(const Status& status) {
 
 }  // namespace
 
-const char* ErrorDetail::type_id() const { return kDetailId; }
+const char* ErrorDetail::type_id() const {
+  return kDetailId;
+}
 
-std::string ErrorDetail::ToString() const { return error_category_name(category_); }
+std::string ErrorDetail::ToString() const {
+  return error_category_name(category_);
+}
 
-Status make_error(ErrorCategory category, std::string message, std::optional<SourcePosition> position, int rank) {
+Status make_error(ErrorCategory category, std::string message, std::optional<SourcePosition> position,
+                  int rank) {
   return Status(arrow::StatusCode::UnknownError, std::move(message),
                 std::make_shared<ErrorDetail>(category, position, rank));
 }
@@ -71,7 +76,9 @@ int exit_code(ErrorCategory category) {
   return 70;
 }
 
-int exit_code(const Status& status) { return status.ok() ? 0 : exit_code(error_category(status)); }
+int exit_code(const Status& status) {
+  return status.ok() ? 0 : exit_code(error_category(status));
+}
 
 const char* error_category_name(ErrorCategory category) {
   static constexpr const char* kNames[] = {"failed",        "usage",  "query", "data",        "file",
@@ -125,8 +132,10 @@ Status decode_status(std::string_view bytes) {
   take(has_position);
   take(position);
   take(rank);
-  if (!complete || category > ErrorCategory::kPeerFailed) return bug_error("a status came damaged from another rank");
-  return make_error(category, std::string(bytes), has_position ? std::optional(position) : std::nullopt, rank);
+  if (!complete || category > ErrorCategory::kPeerFailed)
+    return bug_error("a status came damaged from another rank");
+  return make_error(category, std::string(bytes), has_position ? std::optional(position) : std::nullopt,
+                    rank);
 }
 
 bool reported_before(const Status& a, int rank_a, const Status& b, int rank_b) {
@@ -134,7 +143,9 @@ bool reported_before(const Status& a, int rank_a, const Status& b, int rank_b) {
     const auto category = error_category(status);
     const auto position = error_position(status);
     // Interruptions lose to real errors, and both win over ranks that merely followed.
-    const int weight = category == ErrorCategory::kPeerFailed ? 2 : category == ErrorCategory::kInterrupted ? 1 : 0;
+    const int weight = category == ErrorCategory::kPeerFailed    ? 2
+                       : category == ErrorCategory::kInterrupted ? 1
+                                                                 : 0;
     return std::tuple(weight, !position.has_value(), position.value_or(SourcePosition{}), rank);
   };
   return key(a, rank_a) < key(b, rank_b);

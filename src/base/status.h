@@ -5,15 +5,15 @@
 // The text of an error says what was wrong, where (file, row group, column, row; or line and column of the
 // query) and what would have been right. It is one paragraph, without a trailing full stop.
 
-#include <arrow/result.h>
-#include <arrow/status.h>
-#include <fmt/format.h>
-
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+
+#include <arrow/result.h>
+#include <arrow/status.h>
+#include <fmt/format.h>
 
 namespace millstream {
 
@@ -66,8 +66,8 @@ template <class... A>
 [[nodiscard]] Status make_error_f(ErrorCategory category, fmt::format_string<A...> format, A&&... args) {
   return make_error(category, fmt::format(format, std::forward<A>(args)...));
 }
-#define MILLSTREAM_ERROR_MAKER(name, kind)                                \
-  template <class... A>                                                   \
+#define MILLSTREAM_ERROR_MAKER(name, kind)                                  \
+  template <class... A>                                                     \
   [[nodiscard]] Status name(fmt::format_string<A...> format, A&&... args) { \
     return make_error(kind, fmt::format(format, std::forward<A>(args)...)); \
   }
@@ -109,14 +109,16 @@ bool reported_before(const Status& a, int rank_a, const Status& b, int rank_b);
 #define MILLSTREAM_CONCAT_(a, b) a##b
 #define MILLSTREAM_CONCAT(a, b) MILLSTREAM_CONCAT_(a, b)
 /// Returns from the enclosing function when the Status (or Result) is an error.
-#define MILLSTREAM_TRY(expr)                                        \
-  do {                                                              \
-    ::arrow::Status millstream_status_ = ::arrow::ToStatus(expr);   \
-    if (!millstream_status_.ok()) [[unlikely]] return millstream_status_; \
+#define MILLSTREAM_TRY(expr)                                      \
+  do {                                                            \
+    ::arrow::Status millstream_status_ = ::arrow::ToStatus(expr); \
+    if (!millstream_status_.ok()) [[unlikely]]                    \
+      return millstream_status_;                                  \
   } while (false)
-#define MILLSTREAM_ASSIGN_IMPL_(result, lhs, expr)             \
-  auto&& result = (expr);                                      \
-  if (!result.ok()) [[unlikely]] return result.status();       \
+#define MILLSTREAM_ASSIGN_IMPL_(result, lhs, expr) \
+  auto&& result = (expr);                          \
+  if (!result.ok()) [[unlikely]]                   \
+    return result.status();                        \
   lhs = std::move(result).ValueUnsafe()
 /// MILLSTREAM_ASSIGN(auto x, f()): x is the value of the Result, or the error is returned.
 #define MILLSTREAM_ASSIGN(lhs, expr) \

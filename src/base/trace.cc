@@ -1,10 +1,10 @@
 #include "base/trace.h"
 
-#include <fmt/format.h>
-
 #include <memory>
 #include <mutex>
 #include <vector>
+
+#include <fmt/format.h>
 
 namespace millstream {
 namespace {
@@ -41,7 +41,9 @@ ThreadEvents& this_thread_events() {
 
 std::atomic<bool> Trace::enabled_{false};
 
-void Trace::enable() { enabled_ = true; }
+void Trace::enable() {
+  enabled_ = true;
+}
 
 void Trace::record(const char* name, int64_t begin_ns, int64_t end_ns, int64_t argument) {
   ThreadEvents& mine = this_thread_events();
@@ -55,10 +57,12 @@ std::string Trace::events_json(int rank) {
   for (const auto& thread : registry().threads) {
     std::lock_guard thread_lock(thread->mutex);
     for (const Event& event : thread->events) {
-      fmt::format_to(std::back_inserter(out), R"({}{{"name":"{}","ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f})",
+      fmt::format_to(std::back_inserter(out),
+                     R"({}{{"name":"{}","ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f})",
                      out.empty() ? "" : ",\n", event.name, rank, thread->thread, event.begin_ns * 1e-3,
                      (event.end_ns - event.begin_ns) * 1e-3);
-      if (event.argument >= 0) fmt::format_to(std::back_inserter(out), R"(,"args":{{"n":{}}})", event.argument);
+      if (event.argument >= 0)
+        fmt::format_to(std::back_inserter(out), R"(,"args":{{"n":{}}})", event.argument);
       out += "}";
     }
   }

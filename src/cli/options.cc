@@ -273,7 +273,9 @@ Result<Options> parse_command_line(int argc, char** argv) {
   query->add_option("SQL", options.query, "The query's text, in quotes")->type_name("");
   query->add_option("-f,--file", options.query_file, "The file that has the query's text; -: standard input")
       ->type_name("FILE");
-  query->add_option("-o,--output", options.output, "Where the rows go, a .parquet or .csv file; default: print")
+  query
+      ->add_option("-o,--output", options.output,
+                   "Where the rows go, a .parquet or .csv file; default: print")
       ->type_name("OUT");
   query->add_flag("--overwrite", options.overwrite, "Replace an existing file");
   add_common(query);

@@ -180,9 +180,10 @@ class JsonOutput final : public Output {
     append_json_rows(data_, *batch);
     // It is one object, which is whole or not at all.
     if (memory_bytes_ > 0 && static_cast<int64_t>(data_.size()) > memory_bytes_)
-      return failed_error("the rows as JSON need more than the {} of memory that a rank may use; write them to a "
-                          "file with -o, or give more with --memory",
-                          format_bytes(memory_bytes_));
+      return failed_error(
+          "the rows as JSON need more than the {} of memory that a rank may use; write them to a "
+          "file with -o, or give more with --memory",
+          format_bytes(memory_bytes_));
     return Status::OK();
   }
   std::string data() const { return "[" + data_ + "]"; }
@@ -192,7 +193,8 @@ class JsonOutput final : public Output {
   std::string data_;
 };
 
-Result<std::unique_ptr<Output>> open_output(const Options& options, const std::shared_ptr<arrow::Schema>& schema,
+Result<std::unique_ptr<Output>> open_output(const Options& options,
+                                            const std::shared_ptr<arrow::Schema>& schema,
                                             int64_t memory_bytes) {
   const std::string& path = options.output;
   if (path.empty()) {
@@ -214,8 +216,8 @@ void print(const std::string& text) {
   std::fflush(stdout);
 }
 
-Status run(const Options& options, comm::Job& job, const std::string& text, plan::Catalog& catalog, int threads,
-           int64_t memory_bytes) {
+Status run(const Options& options, comm::Job& job, const std::string& text, plan::Catalog& catalog,
+           int threads, int64_t memory_bytes) {
   const int64_t begin = monotonic_ns();
   plan::QueryOptions query;
   query.name = options.query_file.empty() || options.query_file == "-" ? "query" : options.query_file;
@@ -245,10 +247,9 @@ Status run(const Options& options, comm::Job& job, const std::string& text, plan
   exec::QueryRunOptions run_options;
   run_options.threads = threads;
   run_options.memory_bytes = memory_bytes;
-  const auto rows = exec::run_query(&job, plan, run_options,
-                                    [&](const std::shared_ptr<arrow::RecordBatch>& batch) {
-                                      return output->add(batch);
-                                    });
+  const auto rows =
+      exec::run_query(&job, plan, run_options,
+                      [&](const std::shared_ptr<arrow::RecordBatch>& batch) { return output->add(batch); });
   Status status = rows.status();
   if (!status.ok()) job.fail(status);
   MILLSTREAM_TRY(job.agree(status));

@@ -44,7 +44,8 @@ std::string describe_node(const toml::node& node) {
     case toml::node_type::string: {
       std::string text(*node.value<std::string_view>());
       // What --set takes for a string because TOML has no such integer.
-      if (text.size() >= 19 && text.size() <= 40 && text.find_first_not_of("0123456789", text[0] == '-') == text.npos)
+      if (text.size() >= 19 && text.size() <= 40 &&
+          text.find_first_not_of("0123456789", text[0] == '-') == text.npos)
         return fmt::format("{}, more than an integer holds", text);
       if (text.size() > 40) text = text.substr(0, 37) + "...";
       return fmt::format("the string \"{}\"", text);

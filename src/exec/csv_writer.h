@@ -15,7 +15,8 @@ namespace millstream::exec {
 class CsvFileWriter {
  public:
   static Result<std::unique_ptr<CsvFileWriter>> open(const std::string& path,
-                                                     const std::shared_ptr<arrow::Schema>& schema, bool overwrite);
+                                                     const std::shared_ptr<arrow::Schema>& schema,
+                                                     bool overwrite);
   /// Removes the temporary unless close() succeeded.
   ~CsvFileWriter();
   CsvFileWriter(const CsvFileWriter&) = delete;

@@ -90,8 +90,9 @@ class FileTable final : public plan::SourceTable {
       return missing;
     }
     plan::ColumnClaims result = data_[file]->claims(entry.row_group, in_file);
-    result.bounds = expr::cast_bounds(result.bounds, data_[file]->columns()[static_cast<size_t>(in_file)].type,
-                                      schema_->field(column)->type());
+    result.bounds =
+        expr::cast_bounds(result.bounds, data_[file]->columns()[static_cast<size_t>(in_file)].type,
+                          schema_->field(column)->type());
     return result;
   }
 

@@ -72,9 +72,9 @@ TEST_F(GlobFiles, SayWhereTheyLooked) {
                                    "'); did you mean 'a.parquet'?");
   EXPECT_EQ(names("none/a.csv"),
             "error: no such file: 'none/a.csv' (there is no folder '" + folder_.path() + "/none')");
-  EXPECT_EQ(names(folder_.path() + "/2024/"),
-            "error: '" + folder_.path() + "/2024/' is a folder; to read the files in it write '" + folder_.path() +
-                "/2024/*.parquet'");
+  EXPECT_EQ(names(folder_.path() + "/2024/"), "error: '" + folder_.path() +
+                                                  "/2024/' is a folder; to read the files in it write '" +
+                                                  folder_.path() + "/2024/*.parquet'");
   EXPECT_EQ(names("2024"), "error: '2024' is a folder ('" + folder_.path() +
                                "/2024'); to read the files in it write '2024/*.parquet'");
 }

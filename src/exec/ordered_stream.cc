@@ -126,7 +126,8 @@ Result<std::string> batch_message(const Batch& batch) {
   std::string message = "B";
   const int64_t rows = batch->num_rows();
   message.append(reinterpret_cast<const char*>(&rows), sizeof rows);
-  MILLSTREAM_ASSIGN(auto bytes, arrow::ipc::SerializeRecordBatch(*batch, arrow::ipc::IpcWriteOptions::Defaults()));
+  MILLSTREAM_ASSIGN(auto bytes,
+                    arrow::ipc::SerializeRecordBatch(*batch, arrow::ipc::IpcWriteOptions::Defaults()));
   message.append(reinterpret_cast<const char*>(bytes->data()), static_cast<size_t>(bytes->size()));
   return message;
 }

@@ -337,8 +337,8 @@ bool means_whole_values(const parquet::ColumnDescriptor& descriptor, const arrow
   const auto& logical = *descriptor.logical_type();
   if (expr::is_integer_type(type)) {
     if (logical.is_none()) return true;
-    return logical.is_int() &&
-           static_cast<const parquet::IntLogicalType&>(logical).is_signed() == expr::is_signed_integer_type(type);
+    return logical.is_int() && static_cast<const parquet::IntLogicalType&>(logical).is_signed() ==
+                                   expr::is_signed_integer_type(type);
   }
   if (expr::is_date_type(type)) return logical.is_date();
   if (expr::is_timestamp_type(type)) {
@@ -418,7 +418,8 @@ expr::Bounds claimed_limits(const parquet::Statistics& statistics, const arrow::
   // A value that the type does not have is no claim.
   const expr::Bounds of_type = expr::bounds_of_type(type);
   if (of_type.whole.low && bounds.whole.low &&
-      (bounds.whole.low->value < of_type.whole.low->value || bounds.whole.high->value > of_type.whole.high->value))
+      (bounds.whole.low->value < of_type.whole.low->value ||
+       bounds.whole.high->value > of_type.whole.high->value))
     bounds = {};
   return bounds;
 }
@@ -431,10 +432,12 @@ plan::ColumnClaims ParquetFile::claims(int entry_point, int column) const {
   const Status status = without_exceptions([&]() -> Status {
     if (leaves.size() != 1) return Status::OK();
     const parquet::ColumnDescriptor& descriptor = *metadata_->schema()->Column(leaves[0]);
-    if (descriptor.max_repetition_level() > 0 || !metadata_->schema()->GetColumnRoot(leaves[0])->is_primitive())
+    if (descriptor.max_repetition_level() > 0 ||
+        !metadata_->schema()->GetColumnRoot(leaves[0])->is_primitive())
       return Status::OK();
     // Without a declared order the pair is the legacy one, which writers ordered as they liked.
-    if (descriptor.column_order().get_order() != parquet::ColumnOrder::TYPE_DEFINED_ORDER) return Status::OK();
+    if (descriptor.column_order().get_order() != parquet::ColumnOrder::TYPE_DEFINED_ORDER)
+      return Status::OK();
     const auto statistics = metadata_->RowGroup(entry_point)->ColumnChunk(leaves[0])->statistics();
     if (!statistics) return Status::OK();
     const int64_t rows = entry_points_[static_cast<size_t>(entry_point)].rows;

@@ -16,10 +16,10 @@
 namespace millstream::exec {
 
 struct QueryRunOptions {
-  int threads = 1;                           ///< of this rank
-  int64_t memory_bytes = 0;                  ///< that this rank may hold; 0: no bound
-  int64_t morsel_rows = plan::kBlockRows;    ///< rows that operators work on at once
-  bool everywhere = false;                   ///< the rows come to every rank, not to rank 0 alone
+  int threads = 1;                         ///< of this rank
+  int64_t memory_bytes = 0;                ///< that this rank may hold; 0: no bound
+  int64_t morsel_rows = plan::kBlockRows;  ///< rows that operators work on at once
+  bool everywhere = false;                 ///< the rows come to every rank, not to rank 0 alone
 };
 
 /// Takes the result's rows, batch after batch. A failure ends the query.

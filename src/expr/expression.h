@@ -54,9 +54,9 @@ class Expression {
   const Function* function = nullptr;      ///< kCall
   bool try_cast = false;                   ///< kCast
   std::shared_ptr<const Binding> binding;  ///< kCall, kCast: the loop chosen for the argument types
-  bool implicit = false;                   ///< kCast: nobody wrote it; binding the call again puts it in again
-  ExprPtr written;                         ///< kLiteral that was converted for a call: the literal before
-  bool can_fail = false;                   ///< true: some rows may be errors, so evaluation is not moved
+  bool implicit = false;  ///< kCast: nobody wrote it; binding the call again puts it in again
+  ExprPtr written;        ///< kLiteral that was converted for a call: the literal before
+  bool can_fail = false;  ///< true: some rows may be errors, so evaluation is not moved
   QueryPosition position;
 
   /// SQL text that binds to this expression again (columns by quoted name). Used in messages, explain,

@@ -207,7 +207,8 @@ Status check_tensor_type(const std::string& column, const arrow::DataType& type,
       return usage_error(
           "the {} column '{}' is text (string), which is not a number; turn it into one {}in the query, "
           "with CASE or CAST({} AS DOUBLE), or leave it out",
-          role, column, is_feature ? "with a step, one_hot, categorify, ordinal or hash_bucket, or " : "", column);
+          role, column, is_feature ? "with a step, one_hot, categorify, ordinal or hash_bucket, or " : "",
+          column);
     default:
       return usage_error(
           "the {} column '{}' has type {}, which can't become a number; turn it into one in the query "
@@ -572,15 +573,17 @@ Result<std::vector<FeaturePlan::Branch>> FeaturePlan::one_hot(Chain& chain, cons
   if (kept.size() > kMostOneHotColumns && !named_argument(step, "max_size")) {
     return make_error(
         ErrorCategory::kData,
-        fmt::format("one_hot of column '{}' would make {} columns, one for each value, and makes {} at most unless it "
+        fmt::format("one_hot of column '{}' would make {} columns, one for each value, and makes {} at most "
+                    "unless it "
                     "is told so; say how many, one_hot(max_size=N), or take categorify or hash_bucket(N)",
                     branch.name, kept.size(), kMostOneHotColumns));
   }
   if (kept.empty()) {
-    return make_error(ErrorCategory::kData,
-                      fmt::format("{} of column '{}': no value of the training rows is kept ({} different ones), so "
-                                  "there are no columns to make; leave the column out",
-                                  step_text(step), branch.name, counts.distinct()));
+    return make_error(
+        ErrorCategory::kData,
+        fmt::format("{} of column '{}': no value of the training rows is kept ({} different ones), so "
+                    "there are no columns to make; leave the column out",
+                    step_text(step), branch.name, counts.distinct()));
   }
   std::vector<Branch> columns;
   for (const std::string& category : kept) {

@@ -163,8 +163,8 @@ Status check_categories(const StepSpec& step) {
       return wrong_arguments(step, fmt::format("{} is a whole number, at least 1", name));
   }
   if (known == static_cast<int>(step.arguments.size())) return Status::OK();
-  return wrong_arguments(step, fmt::format("it is written {0} or {0}(min_count=N, max_size=N), each at most once",
-                                           step.name));
+  return wrong_arguments(
+      step, fmt::format("it is written {0} or {0}(min_count=N, max_size=N), each at most once", step.name));
 }
 
 Status check_ordinal(const StepSpec& step) {

@@ -50,8 +50,9 @@ TEST(FeatureSpecTest, NamesWhatIsWrong) {
   EXPECT_EQ(error_of("hash_bucket(0)"),
             "hash_bucket(0): it is written hash_bucket(N) with N from 1 to 16777216");
   EXPECT_EQ(error_of("one_hot(max_size=0)"), "one_hot(max_size=0): max_size is a whole number, at least 1");
-  EXPECT_EQ(error_of("categorify(5)"),
-            "categorify(5): it is written categorify or categorify(min_count=N, max_size=N), each at most once");
+  EXPECT_EQ(
+      error_of("categorify(5)"),
+      "categorify(5): it is written categorify or categorify(min_count=N, max_size=N), each at most once");
   EXPECT_EQ(error_of("ordinal"),
             "ordinal: name the values in their order, as in ordinal('low', 'middle', 'high')");
   EXPECT_EQ(error_of("ordinal('a','a')"), "ordinal('a','a'): 'a' is there twice");

@@ -290,7 +290,8 @@ TEST(StepsTest, CategoriesAreNumberedByCountThenValue) {
   const auto nulls = texts({std::nullopt});
   EXPECT_EQ(applied(*fitted_by_blocks(*nulls, {"categorify"}, 2), *nulls)[0].second, (Values{1}));
   EXPECT_EQ(fitted_by_blocks(*nulls, {"one_hot"}, 2).status().message(),
-            "one_hot of column 'x': no value of the training rows is kept (0 different ones), so there are no columns "
+            "one_hot of column 'x': no value of the training rows is kept (0 different ones), so there are "
+            "no columns "
             "to make; leave the column out");
 }
 
@@ -304,7 +305,8 @@ TEST(StepsTest, CategoriesOfNumbersAndOfMany) {
   const Values ids = applied(*fitted_by_blocks(*table, {"categorify"}, 100), *table)[0].second;
   for (int i = 0; i < 1000; ++i) EXPECT_EQ(ids[i], i * 7 % 500 + 2);
   EXPECT_EQ(fitted_by_blocks(*table, {"one_hot"}, 100).status().message(),
-            "one_hot of column 'x' would make 500 columns, one for each value, and makes 256 at most unless it is told "
+            "one_hot of column 'x' would make 500 columns, one for each value, and makes 256 at most unless "
+            "it is told "
             "so; say how many, one_hot(max_size=N), or take categorify or hash_bucket(N)");
   EXPECT_EQ(fitted_by_blocks(*table, {"one_hot(max_size=500)"}, 100)->columns[499].name, "x_499");
 }
@@ -344,7 +346,8 @@ TEST(StepsTest, TypesAreChecked) {
             "feature column 'x': fill_null takes text, and it is a number there");
   EXPECT_EQ(message(text, {"fill_null('a')"}),
             "the feature column 'x' is text (string), which is not a number; turn it into one with a step, "
-            "one_hot, categorify, ordinal or hash_bucket, or in the query, with CASE or CAST(x AS DOUBLE), or leave it out");
+            "one_hot, categorify, ordinal or hash_bucket, or in the query, with CASE or CAST(x AS DOUBLE), "
+            "or leave it out");
 }
 
 TEST(StepsTest, TwoFeaturesOfOneNameAreAnError) {

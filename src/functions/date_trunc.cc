@@ -1,7 +1,7 @@
 // date_trunc: the beginning of the hour, day, week, … that a time lies in.
 
-#include "expr/calendar.h"
 #include "expr/bound_rules.h"
+#include "expr/calendar.h"
 #include "expr/kernel.h"
 #include "functions/date_part.h"
 

@@ -107,10 +107,11 @@ Status check_text_columns(const plan::Pipeline& query, const DataConfig& data) {
         role, name, value, query.table->schema()->field(column)->name(), name);
   };
   for (const features::FeatureSpec& spec : data.features) {
-    const bool takes_text = std::any_of(spec.steps.begin(), spec.steps.end(), [](const features::StepSpec& step) {
-      return step.name == "one_hot" || step.name == "categorify" || step.name == "ordinal" ||
-             step.name == "hash_bucket";
-    });
+    const bool takes_text =
+        std::any_of(spec.steps.begin(), spec.steps.end(), [](const features::StepSpec& step) {
+          return step.name == "one_hot" || step.name == "categorify" || step.name == "ordinal" ||
+                 step.name == "hash_bucket";
+        });
     if (takes_text) continue;
     for (const std::string& name : spec.columns) MILLSTREAM_TRY(check(name, "feature"));
   }

@@ -44,7 +44,7 @@ struct TableCounts {
 
 struct Survey {
   TableCounts train;
-  std::optional<TableCounts> valid;                     ///< of the validation query
+  std::optional<TableCounts> valid;                   ///< of the validation query
   std::vector<std::vector<features::FitState>> fits;  ///< by pass, for features::FeaturePlan::provide
   bool has_pieces = false;
   std::vector<Piece> train_pieces, valid_pieces;  ///< in block order, none of zero rows

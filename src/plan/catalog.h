@@ -2,12 +2,12 @@
 // How `plan` and everything above sees files: as tables of blocks. `exec` implements it, so that nothing else
 // knows Parquet or CSV.
 
-#include <arrow/api.h>
-
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include <arrow/api.h>
 
 #include "base/status.h"
 #include "expr/bounds.h"
@@ -19,22 +19,22 @@ enum class FileFormat : uint8_t { kParquet, kCsv };
 
 /// One file of a table.
 struct SourceFile {
-  std::string path;           ///< as it is opened
-  std::string name;           ///< the path under the glob's root: names the file whatever folder the data moved to
+  std::string path;  ///< as it is opened
+  std::string name;  ///< the path under the glob's root: names the file whatever folder the data moved to
   FileFormat format = FileFormat::kParquet;
   int64_t bytes = 0;
-  int64_t rows = -1;          ///< -1 where only reading tells (CSV)
-  std::string fingerprint;    ///< of path, size, mtime, inode and footer (CSV: content hash): equal: unchanged
+  int64_t rows = -1;        ///< -1 where only reading tells (CSV)
+  std::string fingerprint;  ///< of path, size, mtime, inode and footer (CSV: content hash): equal: unchanged
 };
 
 /// Where reading can begin without waste: a Parquet row group, or a stretch of a CSV file.
 struct EntryPoint {
   int file = 0;
-  int row_group = 0;          ///< within the file; for CSV the stretch's number
-  int64_t first_row = 0;      ///< in the file; -1 where only reading tells
+  int row_group = 0;      ///< within the file; for CSV the stretch's number
+  int64_t first_row = 0;  ///< in the file; -1 where only reading tells
   int64_t rows = -1;
-  int64_t bytes = 0;          ///< compressed bytes of the columns of the table (of the read ones: see column_bytes)
-  int first_block = 0;        ///< its blocks are [first_block, first_block + num_blocks)
+  int64_t bytes = 0;    ///< compressed bytes of the columns of the table (of the read ones: see column_bytes)
+  int first_block = 0;  ///< its blocks are [first_block, first_block + num_blocks)
   int num_blocks = 0;
 };
 
@@ -44,15 +44,17 @@ inline constexpr int64_t kBlockRows = 64 * 1024;
 
 /// What FROM names.
 struct TableReference {
-  std::vector<std::string> globs;    ///< files or globs, in the order given; matches of a glob are sorted by name
-  std::string base_directory;        ///< relative globs are relative to it (a recipe's folder, the working directory)
-  expr::QueryPosition position;      ///< of the first name in the query, for errors
+  std::vector<std::string>
+      globs;  ///< files or globs, in the order given; matches of a glob are sorted by name
+  std::string
+      base_directory;  ///< relative globs are relative to it (a recipe's folder, the working directory)
+  expr::QueryPosition position;  ///< of the first name in the query, for errors
 };
 
 /// What is known of a column's values in an entry point before they are read: what its file claims.
 struct ColumnClaims {
   expr::Bounds bounds;
-  int64_t null_count = -1;    ///< -1: not claimed
+  int64_t null_count = -1;  ///< -1: not claimed
 };
 
 /// One table of one or more files, united by column name (design, section 4).

@@ -9,8 +9,8 @@
 namespace millstream::plan {
 
 struct QueryOptions {
-  std::string name;             ///< what messages call the text: "recipe.toml, data.train", "query"
-  std::string base_directory;   ///< relative file names are relative to it
+  std::string name;            ///< what messages call the text: "recipe.toml, data.train", "query"
+  std::string base_directory;  ///< relative file names are relative to it
   /// When not empty, the query's one FROM reads these files instead (predict, evaluate).
   std::vector<std::string> replace_inputs;
 };

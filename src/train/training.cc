@@ -181,14 +181,17 @@ void set_torch_threads(const comm::Job& job, const comm::Roles& roles, const Tra
   if (threads <= 0) threads = job.topology().ranks[static_cast<size_t>(job.rank())].threads;
   if (roles.is_feeder(job.rank())) --threads;
   double width = 0, weights = 0;
-  for (const features::FeatureSpec& spec : work.data.features) width += static_cast<double>(spec.columns.size());
+  for (const features::FeatureSpec& spec : work.data.features)
+    width += static_cast<double>(spec.columns.size());
   for (const int64_t hidden : work.model.hidden) {
     weights += width * static_cast<double>(hidden);
     width = static_cast<double>(hidden);
   }
   weights += width;
-  const double rows = static_cast<double>(work.loader.batch_size) / static_cast<double>(roles.trainers.size());
-  const double useful = 6 * weights * rows / kWorkOfThread;  // forward and twice that backward, two operations each
+  const double rows =
+      static_cast<double>(work.loader.batch_size) / static_cast<double>(roles.trainers.size());
+  const double useful =
+      6 * weights * rows / kWorkOfThread;  // forward and twice that backward, two operations each
   at::set_num_threads(static_cast<int>(std::max(1.0, std::min<double>(threads, useful))));
 }
 

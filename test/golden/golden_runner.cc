@@ -96,7 +96,8 @@ Result<Sections> run_case(const GoldenCase& test, const std::string& folder, int
     MILLSTREAM_TRY(check_text(pipeline));
     MILLSTREAM_ASSIGN(result["rows"], run_query(pipeline, morsel_rows, &job));
     MILLSTREAM_ASSIGN(const auto again, run_plan(planned, morsel_rows, 2, &job));
-    if (again != result["rows"]) return bug_error("the query's engine gives other rows than the block source");
+    if (again != result["rows"])
+      return bug_error("the query's engine gives other rows than the block source");
     return Status::OK();
   };
   const Status status = run();

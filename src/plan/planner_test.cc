@@ -169,7 +169,7 @@ TEST(Planner, Errors) {
             "AS\n       a FROM "
             "'x'\n       ^");
   EXPECT_EQ(error_of("SELECT y.a FROM 'x' AS z"),
-            "query, line 1, column 8: there is no table 'y'; did you mean 'z'?\nSELECT y.a FROM 'x' AS z\n   "
+            "query, line 1, column 8: there is no table 'y'; there are: z\nSELECT y.a FROM 'x' AS z\n   "
             "    ^");
   EXPECT_EQ(error_of("SELECT * EXCLUDE (aa) FROM 'x'"),
             "query, line 1, column 19: there is no column 'aa' to leave out; did you mean 'a'?\nSELECT * "

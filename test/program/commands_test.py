@@ -225,7 +225,7 @@ class Training(ProgramTest):
             self.assertRegex(text, "ranks +3, of which 1 takes batches")
 
     def test_a_model_larger_than_the_memory(self):
-        self.assert_fails(["train", self.recipe(), "--out", "run", "--set", "model.hidden=[1000000,1000000]"], 2,
+        self.assert_fails(["train", self.recipe(), "--out", "run", "--overwrite", "--set", "model.hidden=[1000000,1000000]"], 2,
                           "1000006000001 parameters", "model.hidden")
 
 

@@ -389,7 +389,7 @@ TEST(DataLoaderTest, ValidationQueryOfItsOwn) {
   data.valid = "SELECT id, x AS distance, y FROM 'part-01.parquet'";
   const Drawn missing = draw(data, config, 1, "1");
   EXPECT_EQ(missing.status.message(),
-            "the validation query has no column 'x', which is a feature; did you mean 'y'?");
+            "the validation query has no column 'x', which is a feature; there are: id, distance, y");
 }
 
 TEST(DataLoaderTest, NullsAreErrorsThatNameThePlaceOrAreDropped) {

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/trace.h"
+#include "cli/explain_command.h"
 #include "cli/json_output.h"
 #include "cli/progress_display.h"
 #include "cli/query_command.h"
@@ -464,6 +465,14 @@ Status run_generate(Session& session) {
   return Status::OK();
 }
 
+Status run_explain(Session& session) {
+  if (session.options.recipe.empty())
+    return run_explain_command(session.options, session.job, *session.catalog, session.threads, nullptr);
+  const auto recipe = load_recipe(session.options, session.job);
+  MILLSTREAM_TRY(session.job.agree(recipe.status()));
+  return run_explain_command(session.options, session.job, *session.catalog, session.threads, &recipe->data);
+}
+
 Status run_info(Session& session) {
   comm::Job& job = session.job;
   const comm::Topology& topology = job.topology();
@@ -561,6 +570,8 @@ Status run_command(const Options& options, comm::Job& job) {
     case Command::kQuery:
       return run_query_command(options, job, *session.catalog, session.threads,
                                memory_of(session, job.rank()));
+    case Command::kExplain:
+      return run_explain(session);
     case Command::kGenerate:
       return run_generate(session);
     case Command::kInfo:

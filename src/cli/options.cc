@@ -93,6 +93,10 @@ Status check_values(const Raw& raw, Options* options) {
     if (out.size() < 9 || out.substr(out.size() - 8) != ".parquet")
       return usage_error("-o {}: the output must be a file NAME.parquet", out);
   }
+  if (options->command == Command::kExplain && options->recipe.empty() == options->query.empty()) {
+    if (options->recipe.empty()) return usage_error("millstream explain: of what? Give a recipe, or --query SQL");
+    return usage_error("millstream explain: a recipe and --query exclude each other");
+  }
   if (options->command == Command::kQuery) {
     if (options->query.empty() && options->query_file.empty())
       return usage_error("millstream query: which query? Give its text, or -f FILE");
@@ -280,6 +284,17 @@ Result<Options> parse_command_line(int argc, char** argv) {
   query->add_flag("--overwrite", options.overwrite, "Replace an existing file");
   add_common(query);
 
+  CLI::App* explain =
+      add_command(&app, "explain", "What is known of queries before they run: types, NULLs, bounds, what is read");
+  explain->add_option("RECIPE", options.recipe, "The recipe, a TOML file")->type_name("");
+  explain->add_option("--query", options.query, "Explain this query instead")->type_name("SQL");
+  explain
+      ->add_option("--set", options.settings, "Set a key of the recipe, such as define.data=DIR; may be repeated")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  explain->add_flag("--analyze", options.analyze, "Read the data too: bounds that were seen, rows, bytes, seconds");
+  add_common(explain);
+
   CLI::App* generate = add_command(&app, "generate", "Generate data");
   generate->require_subcommand(1);
   CLI::App* hvfhv = add_command(generate, "hvfhv",
@@ -325,6 +340,7 @@ Result<Options> parse_command_line(int argc, char** argv) {
                     : command == predict  ? Command::kPredict
                     : command == evaluate ? Command::kEvaluate
                     : command == query    ? Command::kQuery
+                    : command == explain  ? Command::kExplain
                     : command == hvfhv    ? Command::kGenerate
                                           : Command::kInfo;
   MILLSTREAM_TRY(check_values(raw, &options));

@@ -10,7 +10,7 @@
 
 namespace millstream::cli {
 
-enum class Command : uint8_t { kTrain, kBatches, kPredict, kEvaluate, kQuery, kGenerate, kInfo, kPrintText };
+enum class Command : uint8_t { kTrain, kBatches, kPredict, kEvaluate, kQuery, kExplain, kGenerate, kInfo, kPrintText };
 
 struct Options {
   Command command = Command::kPrintText;
@@ -30,7 +30,7 @@ struct Options {
   bool transport_given = false;  ///< --transport was given: it overrides the recipe
   std::string cache_directory;
 
-  // train, batches.
+  // train, batches, explain.
   std::string recipe;
   std::vector<std::string> settings;
   int64_t limit_rows = 0;
@@ -49,8 +49,11 @@ struct Options {
   std::vector<std::string> inputs;
   std::string output;  ///< also query's
 
+  // explain.
+  bool analyze = false;
+
   // query.
-  std::string query;
+  std::string query;  ///< also explain's --query
   std::string query_file;  ///< -f; "-": standard input; empty: `query` is the text
 
   // generate hvfhv.

@@ -78,6 +78,12 @@ class FileTable final : public plan::SourceTable {
     return bytes;
   }
 
+  expr::TypePtr type_in_file(int file, int column) const override {
+    const int in_file = file_columns_[static_cast<size_t>(file)][static_cast<size_t>(column)];
+    if (in_file < 0) return nullptr;
+    return data_[static_cast<size_t>(file)]->columns()[static_cast<size_t>(in_file)].type;
+  }
+
   plan::ColumnClaims claims(int entry_point, int column) const override {
     const plan::EntryPoint& entry = entry_points_[static_cast<size_t>(entry_point)];
     const auto file = static_cast<size_t>(entry.file);

@@ -68,6 +68,11 @@ class SourceTable {
   virtual const std::vector<EntryPoint>& entry_points() const = 0;
   /// Compressed bytes of the given columns in an entry point, for dealing work.
   virtual int64_t column_bytes(int entry_point, const std::vector<int>& columns) const = 0;
+  /// The type that a column has in a file, before the files were united; null where the file lacks it.
+  virtual expr::TypePtr type_in_file(int file, int column) const {
+    static_cast<void>(file);
+    return schema()->field(column)->type();
+  }
   /// Only what a footer claims honestly, in the column's type; nothing where it says nothing. Thread-safe.
   virtual ColumnClaims claims(int entry_point, int column) const {
     static_cast<void>(entry_point), static_cast<void>(column);

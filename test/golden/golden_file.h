@@ -17,6 +17,8 @@
 //     @rows                           the rows, in order, cells separated by '|'
 //     @error                          or the error's text
 //     @explain                        the plan's text
+//     @bounds                         each output with what is known of its values
+//     @report                         what `millstream explain` says
 //
 // A case expects what sections it has. Tables hold for all cases of the file.
 
@@ -33,7 +35,7 @@ struct GoldenCase {
   std::string name;
   int line = 0;
   std::string query;
-  /// By section: "types", "rows", "error", "explain"; lines without the last line's end.
+  /// By section (golden_sections()); lines without the last line's end.
   std::map<std::string, std::vector<std::string>> expected;
 };
 
@@ -52,7 +54,7 @@ struct GoldenFile {
 };
 
 inline const std::vector<std::string>& golden_sections() {
-  static const std::vector<std::string> kSections = {"types", "rows", "error", "explain"};
+  static const std::vector<std::string> kSections = {"types", "rows", "error", "explain", "bounds", "report"};
   return kSections;
 }
 

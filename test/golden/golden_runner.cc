@@ -15,6 +15,7 @@
 #include "exec/file_catalog.h"
 #include "expr/type.h"
 #include "golden_file.h"
+#include "plan/pipeline_report.h"
 #include "query_run.h"
 #include "sql/binder.h"
 
@@ -93,6 +94,12 @@ Result<Sections> run_case(const GoldenCase& test, const std::string& folder, int
                                             field->nullable() ? "" : " NOT NULL"));
     }
     result["explain"] = lines_of(plan::explain_text(pipeline));
+    const plan::PipelineReport report = plan::report_pipeline(pipeline);
+    for (const plan::OutputReport& output : report.outputs) {
+      const std::string bounds = expr::bounds_text(output.bounds, output.type);
+      result["bounds"].push_back(fmt::format("{}: {}", output.name, bounds.empty() ? "anything" : bounds));
+    }
+    result["report"] = lines_of(plan::report_text(report));
     MILLSTREAM_TRY(check_text(pipeline));
     MILLSTREAM_ASSIGN(result["rows"], run_query(pipeline, morsel_rows, &job));
     MILLSTREAM_ASSIGN(const auto again, run_plan(planned, morsel_rows, 2, &job));

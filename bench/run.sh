@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The figures of docs/performance.md. Usage: bench/run.sh [DATA_DIR]
 #   BASELINE_PYTHON, BASELINE_SCRIPT   the Bodo script to run beside ours (see bench/end_to_end.py)
+#   WEATHER_CSV, PEERS_PYTHON          the weather for bench/weather.py, and a Python with duckdb and polars
 # Without DATA_DIR, 10 M synthetic trips in four files are generated under data/trips10m.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -9,3 +10,4 @@ data=${1:-data/trips10m}
 python=${MILLSTREAM_ENV:-.venv}/bin/python
 "$python" bench/end_to_end.py "$data" ${BASELINE_PYTHON:+--baseline-python "$BASELINE_PYTHON" --baseline-script "$BASELINE_SCRIPT"}
 "$python" bench/overlap.py "$data"
+if [ -n "${WEATHER_CSV:-}" ]; then "$python" bench/weather.py "$data" "$WEATHER_CSV" ${PEERS_PYTHON:+--peers "$PEERS_PYTHON"}; fi

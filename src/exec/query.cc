@@ -8,6 +8,7 @@
 #include "base/cpu_share.h"
 #include "base/progress.h"
 #include "exec/aggregate.h"
+#include "exec/join.h"
 #include "exec/ordered_stream.h"
 #include "exec/sort.h"
 #include "exec/units.h"
@@ -86,6 +87,8 @@ class Executor {
         return sorted(*node, nullptr);
       case NodeKind::kAggregate:
         return aggregated(*node);
+      case NodeKind::kJoin:
+        return joined(*node);
       case NodeKind::kScan:
         break;
     }
@@ -219,6 +222,46 @@ class Executor {
     return units_of_batches(node.schema, {std::move(groups)}, options_.morsel_rows);
   }
 
+  // The right side is brought to every rank, the left side streams past it. RIGHT and FULL need to know which right
+  // rows found no partner on any rank, and hold the result.
+  Result<std::unique_ptr<Units>> joined(const plan::Node& node) {
+    MILLSTREAM_ASSIGN(auto right, units(node.right));
+    OrderedStreamOptions stream;
+    stream.threads = options_.threads;
+    stream.everywhere = true;
+    std::vector<Batch> batches;
+    int64_t bytes = 0;
+    MILLSTREAM_TRY(stream_in_order(job_, *right, stream, [&](const Batch& batch) -> Status {
+      bytes += bytes_of(*batch);
+      MILLSTREAM_TRY(check(2 * bytes, "the rows of a join's right side"));
+      batches.push_back(batch);
+      return Status::OK();
+    }));
+    MILLSTREAM_ASSIGN(auto rows, concatenate(right->schema(), batches));
+    batches.clear();
+    MILLSTREAM_ASSIGN(auto made, JoinTable::make(node, std::move(rows)));
+    joins_.push_back(std::move(made));
+    const JoinTable& table = *joins_.back();
+    MILLSTREAM_TRY(hold(bytes + table.memory(), "the rows of a join's right side"));
+    MILLSTREAM_ASSIGN(auto left, units(node.input));
+    auto pairs = table.probe(std::move(left), options_.morsel_rows);
+    if (node.join != plan::JoinKind::kRight && node.join != plan::JoinKind::kFull) return pairs;
+    const auto schema = pairs->schema();
+    MILLSTREAM_TRY(stream_in_order(job_, *pairs, stream, [&](const Batch& batch) -> Status {
+      MILLSTREAM_TRY(hold(bytes_of(*batch), "the rows of a RIGHT or FULL JOIN"));
+      batches.push_back(batch);
+      return Status::OK();
+    }));
+    std::vector<std::string> partners = {table.partners()};
+    if (job_ != nullptr && job_->size() > 1) {
+      MILLSTREAM_ASSIGN(partners, job_->world().allgather_bytes(partners[0]));
+    }
+    MILLSTREAM_ASSIGN(auto alone, table.without_partner(partners));
+    MILLSTREAM_TRY(hold(bytes_of(*alone), "the rows of a RIGHT or FULL JOIN"));
+    batches.push_back(std::move(alone));
+    return units_of_batches(schema, std::move(batches), options_.morsel_rows);
+  }
+
   // The error among messages of the form + or -error that is to be told.
   static Status first_failure(const std::vector<std::string>& messages) {
     Status first;
@@ -255,6 +298,7 @@ class Executor {
   comm::Job* job_;
   const QueryRunOptions& options_;
   int64_t held_ = 0;
+  std::vector<std::unique_ptr<JoinTable>> joins_;  // that units refer to
 };
 
 }  // namespace

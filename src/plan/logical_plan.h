@@ -12,7 +12,7 @@
 
 namespace millstream::plan {
 
-enum class NodeKind : uint8_t { kScan, kFilter, kProject, kLimit, kAggregate, kSort };
+enum class NodeKind : uint8_t { kScan, kFilter, kProject, kLimit, kAggregate, kSort, kJoin };
 
 class Node;
 using NodePtr = std::shared_ptr<const Node>;
@@ -38,6 +38,13 @@ class Node {
   /// aggregate. Groups come in the order of their keys; without keys there is one group, also of no rows.
   int num_keys = 0;
   std::vector<AggregateCall> aggregates;
+  /// kJoin: rows of `input` and `right` whose keys are equal, pair by pair, and for which `predicate` (over both,
+  /// null: none) is true. pair_schema: the fields of both; schema: those, or with kSemi and kAnti the left ones.
+  JoinKind join = JoinKind::kInner;
+  NodePtr right;
+  std::vector<expr::ExprPtr> left_keys, right_keys;
+  std::shared_ptr<arrow::Schema> pair_schema;
+
   std::vector<SortKey> sort_keys;  ///< kSort; rows that are equal stay in their order
 };
 

@@ -1,6 +1,10 @@
 #include "plan/planner.h"
 
+#include <algorithm>
+
 #include "base/nearest_name.h"
+#include "expr/type.h"
+#include "plan/prune.h"
 #include "plan/rewrite.h"
 #include "plan/select_planner.h"
 #include "sql/binder.h"
@@ -39,20 +43,176 @@ class Planner {
       return source_.error(query.offset,
                            "a query reads from somewhere: FROM 'name.parquet', FROM 'folder/*.csv'");
     }
-    std::string name;
-    MILLSTREAM_ASSIGN(NodePtr node, table_source(*query.from, visible, name));
+    Tables tables(1);
+    MILLSTREAM_ASSIGN(NodePtr node, table_source(*query.from, visible, tables[0].name));
+    tables[0].schema = node->schema;
+    for (const ast::Join& join : query.joins) {
+      MILLSTREAM_ASSIGN(node, join_table(std::move(node), join, visible, tables));
+    }
     if (query.where != nullptr) {
       sql::Scope scope;
-      scope.add_table(name, node->schema);
+      for (const auto& table : tables) scope.add_table(table.name, table.schema);
       scope.set_aliases(&query.items);
       MILLSTREAM_ASSIGN(auto predicate, sql::bind_predicate(*query.where, scope, source_));
       MILLSTREAM_TRY(source_.place(check_expanded_size({predicate}), query.where->offset));
       node = make_filter(std::move(node), std::move(predicate));
+      describe(*node, tables);
     }
-    return SelectPlanner(source_, query, std::move(node), name).plan();
+    return SelectPlanner(source_, query, std::move(node), tables).plan();
   }
 
  private:
+  using Tables = std::vector<SelectPlanner::Table>;
+
+  // The tables so far joined with one more, which is added to them with the columns that it contributes.
+  Result<NodePtr> join_table(NodePtr left, const ast::Join& join, const Visible* visible, Tables& tables) {
+    SelectPlanner::Table added;
+    MILLSTREAM_ASSIGN(NodePtr right, table_source(join.table, visible, added.name));
+    added.schema = right->schema;
+    const auto kind = static_cast<JoinKind>(join.kind);
+    const int num_left = left->schema->num_fields();
+    const auto position = source_.position(join.offset);
+    std::vector<expr::ExprPtr> left_keys, right_keys, others;
+    std::vector<int> used;  // right columns that USING merges
+    std::vector<int> merged;
+    if (join.on != nullptr) {
+      sql::Scope scope;
+      for (const auto& table : tables) scope.add_table(table.name, table.schema);
+      scope.add_table(added.name, added.schema);
+      MILLSTREAM_ASSIGN(const auto condition, sql::bind_predicate(*join.on, scope, source_, "ON"));
+      MILLSTREAM_TRY(source_.place(check_expanded_size({condition}), join.on->offset));
+      split_condition(condition, num_left, left_keys, right_keys, others);
+    } else {
+      for (const auto& [name, offset] : join.using_columns) {
+        const auto find = [&, &name = name, offset = offset](const arrow::Schema& schema,
+                                                             const char* side) -> Result<int> {
+          int found = -1;
+          for (int i = 0; i < schema.num_fields(); ++i) {
+            if (!sql::equals_ignoring_case(schema.field(i)->name(), name)) continue;
+            if (found >= 0)
+              return source_.error(
+                  offset, fmt::format("the {} side has several columns '{}'; join them with ON", side, name));
+            found = i;
+          }
+          if (found < 0)
+            return source_.error(offset, fmt::format("the {} side of the join has no column '{}'{}", side,
+                                                     name, name_hint(name, schema.field_names())));
+          return found;
+        };
+        MILLSTREAM_ASSIGN(const int l, find(*left->schema, "left"));
+        MILLSTREAM_ASSIGN(const int r, find(*right->schema, "right"));
+        auto equal = expr::make_call(
+            "=",
+            {expr::make_column(l, *left->schema->field(l), source_.position(offset)),
+             expr::make_column(num_left + r, *right->schema->field(r), source_.position(offset))},
+            source_.position(offset));
+        if (!equal.ok()) return source_.place(equal.status(), offset);
+        split_condition(*equal, num_left, left_keys, right_keys, others);
+        used.push_back(r);
+        merged.push_back(l);
+      }
+    }
+    if (left_keys.empty()) {
+      return source_.error(
+          join.on == nullptr ? join.offset : join.on->offset,
+          "a join needs an equality of both sides, such as a.id = b.id; others can stand beside it with AND");
+    }
+    for (const auto& key : left_keys) {
+      if (!expr::is_orderable_type(*key->type)) {
+        return source_.error(join.offset, fmt::format("values of type {} cannot be joined by",
+                                                      expr::sql_type_name(*key->type)));
+      }
+    }
+    expr::ExprPtr predicate;
+    if (others.size() == 1) predicate = others[0];
+    if (others.size() > 1) {
+      MILLSTREAM_ASSIGN(predicate, expr::make_and(others, position));
+    }
+    NodePtr node = make_join(kind, std::move(left), std::move(right), std::move(left_keys),
+                             std::move(right_keys), std::move(predicate), position);
+    if (kind == JoinKind::kSemi || kind == JoinKind::kAnti) return node;
+    if (!used.empty()) {
+      MILLSTREAM_ASSIGN(node, merge_columns(std::move(node), num_left, used, merged));
+      arrow::FieldVector fields;
+      for (int i = num_left; i < node->schema->num_fields(); ++i) fields.push_back(node->schema->field(i));
+      added.schema = arrow::schema(std::move(fields));
+    }
+    tables.push_back(std::move(added));
+    describe(*node, tables);
+    return node;
+  }
+
+  // The tables' columns as the node gives them: a join makes some nullable, USING changes a type, a filter says what
+  // is not NULL.
+  static void describe(const Node& node, Tables& tables) {
+    int first = 0;
+    for (auto& table : tables) {
+      const int count = table.schema->num_fields();
+      arrow::FieldVector fields;
+      for (int i = 0; i < count; ++i) fields.push_back(node.schema->field(first + i));
+      first += count;
+      table.schema = arrow::schema(std::move(fields));
+    }
+  }
+
+  // Equalities of both sides become keys; whatever else ANDs hold together is for the pairs.
+  static void split_condition(const expr::ExprPtr& condition, int num_left,
+                              std::vector<expr::ExprPtr>& left_keys, std::vector<expr::ExprPtr>& right_keys,
+                              std::vector<expr::ExprPtr>& others) {
+    if (condition->kind == expr::Kind::kAnd) {
+      for (const auto& part : condition->arguments)
+        split_condition(part, num_left, left_keys, right_keys, others);
+      return;
+    }
+    if (condition->kind == expr::Kind::kCall && condition->name == "=" && condition->arguments.size() == 2) {
+      const auto side = [&](const expr::Expression& e) {
+        bool left = false, right = false;
+        for (const int column : expr::columns_read(e)) (column < num_left ? left : right) = true;
+        return left == right ? 0 : left ? -1 : 1;
+      };
+      const auto& a = condition->arguments[0];
+      const auto& b = condition->arguments[1];
+      const int sides[] = {side(*a), side(*b)};
+      if (sides[0] * sides[1] < 0 && a->type->Equals(*b->type)) {
+        const auto to_right = [&](const expr::ExprPtr& e) {
+          std::vector<int> mapping;
+          for (const int column : expr::columns_read(*e)) {
+            mapping.resize(static_cast<size_t>(column) + 1, -1);
+            mapping[static_cast<size_t>(column)] = column - num_left;
+          }
+          return expr::remap_columns(e, mapping);
+        };
+        left_keys.push_back(sides[0] < 0 ? a : b);
+        right_keys.push_back(to_right(sides[0] < 0 ? b : a));
+        return;
+      }
+    }
+    others.push_back(condition);
+  }
+
+  // USING: the columns of both sides are one, at the left one's place: of RIGHT and FULL whichever is not NULL.
+  Result<NodePtr> merge_columns(NodePtr node, int num_left, const std::vector<int>& used,
+                                const std::vector<int>& merged) {
+    std::vector<std::string> names;
+    std::vector<expr::ExprPtr> expressions;
+    for (int i = 0; i < node->schema->num_fields(); ++i) {
+      if (i >= num_left && std::ranges::find(used, i - num_left) != used.end()) continue;
+      const auto& field = node->schema->field(i);
+      expr::ExprPtr expression = expr::make_column(i, *field);
+      const auto at = std::ranges::find(merged, i);
+      if (i < num_left && at != merged.end() &&
+          (node->join == JoinKind::kRight || node->join == JoinKind::kFull)) {
+        const int other = num_left + used[static_cast<size_t>(at - merged.begin())];
+        MILLSTREAM_ASSIGN(
+            expression,
+            expr::make_coalesce({expression, expr::make_column(other, *node->schema->field(other))}));
+      }
+      names.push_back(field->name());
+      expressions.push_back(std::move(expression));
+    }
+    return make_project(std::move(node), names, std::move(expressions));
+  }
+
   Result<NodePtr> table_source(const ast::TableSource& from, const Visible* visible, std::string& name) {
     name = from.alias;
     switch (from.kind) {
@@ -117,7 +277,8 @@ class Planner {
 Result<NodePtr> plan_query(const std::string& text, Catalog& catalog, const QueryOptions& options) {
   const sql::SourceText source(options.name.empty() ? "query" : options.name, text);
   MILLSTREAM_ASSIGN(auto parsed, sql::parse_query(source));
-  return Planner(source, catalog, options).query(*parsed, nullptr);
+  MILLSTREAM_ASSIGN(auto plan, Planner(source, catalog, options).query(*parsed, nullptr));
+  return prune_join_inputs(plan);
 }
 
 }  // namespace millstream::plan

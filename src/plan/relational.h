@@ -19,6 +19,15 @@ struct AggregateCall {
   expr::TypePtr result;
 };
 
+enum class JoinKind : uint8_t {
+  kInner,
+  kLeft,
+  kRight,
+  kFull,
+  kSemi,  ///< left rows that have a partner
+  kAnti,  ///< left rows that have none
+};
+
 struct SortKey {
   int column = 0;
   bool descending = false;

@@ -124,6 +124,8 @@ Result<Folded> fold(const Node& node) {
     }
     case NodeKind::kAggregate:
       return breaker_error(node, node.aggregates.empty() ? "DISTINCT" : "an aggregate", "");
+    case NodeKind::kJoin:
+      return breaker_error(node, "JOIN", "");
     case NodeKind::kSort:
       return breaker_error(node, "ORDER BY", "");
     case NodeKind::kLimit:
@@ -244,6 +246,29 @@ NodePtr make_aggregate(NodePtr input, int num_keys, std::vector<AggregateCall> a
   node->input = std::move(input);
   node->num_keys = num_keys;
   node->aggregates = std::move(aggregates);
+  node->position = position;
+  return node;
+}
+
+NodePtr make_join(JoinKind kind, NodePtr left, NodePtr right, std::vector<ExprPtr> left_keys,
+                  std::vector<ExprPtr> right_keys, ExprPtr predicate, expr::QueryPosition position) {
+  auto node = std::make_shared<Node>();
+  node->kind = NodeKind::kJoin;
+  node->join = kind;
+  const bool left_null = kind == JoinKind::kRight || kind == JoinKind::kFull;
+  const bool right_null = kind == JoinKind::kLeft || kind == JoinKind::kFull;
+  arrow::FieldVector fields;
+  for (const auto& field : left->schema->fields())
+    fields.push_back(left_null ? field->WithNullable(true) : field);
+  for (const auto& field : right->schema->fields())
+    fields.push_back(right_null ? field->WithNullable(true) : field);
+  node->pair_schema = arrow::schema(std::move(fields));
+  node->schema = kind == JoinKind::kSemi || kind == JoinKind::kAnti ? left->schema : node->pair_schema;
+  node->input = std::move(left);
+  node->right = std::move(right);
+  node->left_keys = std::move(left_keys);
+  node->right_keys = std::move(right_keys);
+  node->predicate = std::move(predicate);
   node->position = position;
   return node;
 }

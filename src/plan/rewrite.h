@@ -30,6 +30,10 @@ NodePtr make_project(NodePtr input, const std::vector<std::string>& names,
 /// Groups by the first `num_keys` columns of `input`; `names` are those of the aggregates.
 NodePtr make_aggregate(NodePtr input, int num_keys, std::vector<AggregateCall> aggregates,
                        const std::vector<std::string>& names, expr::QueryPosition position);
+/// left_keys[i] equals right_keys[i]; each is over its side. `predicate` (null: none) is over both sides' columns.
+NodePtr make_join(JoinKind kind, NodePtr left, NodePtr right, std::vector<expr::ExprPtr> left_keys,
+                  std::vector<expr::ExprPtr> right_keys, expr::ExprPtr predicate,
+                  expr::QueryPosition position);
 NodePtr make_sort(NodePtr input, std::vector<SortKey> keys, expr::QueryPosition position);
 /// At most `limit` rows (-1: all) after the first `offset`.
 NodePtr make_limit(NodePtr input, int64_t limit, int64_t offset, expr::QueryPosition position);

@@ -32,9 +32,9 @@ bool is_position(const ast::Expr& e) {
 }  // namespace
 
 SelectPlanner::SelectPlanner(const sql::SourceText& source, const ast::Query& query, NodePtr input,
-                             std::string name)
-    : source_(source), query_(query), node_(std::move(input)), table_(std::move(name)) {
-  scope_.add_table(table_, node_->schema);
+                             std::vector<Table> tables)
+    : source_(source), query_(query), node_(std::move(input)), tables_(std::move(tables)) {
+  for (const Table& table : tables_) scope_.add_table(table.name, table.schema);
   scope_.set_aliases(&query_.items);
   collector_.first_column = node_->schema->num_fields();
   scope_.set_aggregates(&collector_);
@@ -99,14 +99,20 @@ Status SelectPlanner::add_output(std::string name, ExprPtr expression, size_t of
 }
 
 Status SelectPlanner::bind_star(const ast::SelectItem& item) {
-  const arrow::Schema& schema = *node_->schema;
-  if (!item.star_table.empty() && !sql::equals_ignoring_case(item.star_table, table_)) {
-    return source_.error(item.offset,
-                         fmt::format("there is no table '{}'{}", item.star_table,
-                                     table_.empty() ? "" : name_hint(item.star_table, {table_})));
+  const auto named = [&](const Table& table) {
+    return item.star_table.empty() || sql::equals_ignoring_case(item.star_table, table.name);
+  };
+  std::vector<std::string> names, known;
+  for (const Table& table : tables_) {
+    if (!table.name.empty()) names.push_back(table.name);
+    if (!named(table)) continue;
+    for (const auto& field : table.schema->fields()) known.push_back(field->name());
+  }
+  if (std::ranges::none_of(tables_, named)) {
+    return source_.error(item.offset, fmt::format("there is no table '{}'{}", item.star_table,
+                                                  names.empty() ? "" : name_hint(item.star_table, names)));
   }
   for (const auto& [excluded, offset] : item.exclude) {
-    const std::vector<std::string> known = schema.field_names();
     const auto same = [&, &excluded = excluded](const std::string& field) {
       return sql::equals_ignoring_case(field, excluded);
     };
@@ -115,13 +121,17 @@ Status SelectPlanner::bind_star(const ast::SelectItem& item) {
                                                name_hint(excluded, known)));
     }
   }
-  for (int column = 0; column < schema.num_fields(); ++column) {
-    const auto& field = schema.field(column);
-    const bool excluded = std::ranges::any_of(
-        item.exclude, [&](const auto& e) { return sql::equals_ignoring_case(e.first, field->name()); });
-    if (excluded) continue;
-    MILLSTREAM_TRY(add_output(field->name(), expr::make_column(column, *field, source_.position(item.offset)),
-                              item.offset));
+  int first = 0;
+  for (const Table& table : tables_) {
+    for (int i = 0; named(table) && i < table.schema->num_fields(); ++i) {
+      const auto& field = node_->schema->field(first + i);
+      const bool excluded = std::ranges::any_of(
+          item.exclude, [&](const auto& e) { return sql::equals_ignoring_case(e.first, field->name()); });
+      if (excluded) continue;
+      MILLSTREAM_TRY(add_output(
+          field->name(), expr::make_column(first + i, *field, source_.position(item.offset)), item.offset));
+    }
+    first += table.schema->num_fields();
   }
   return Status::OK();
 }

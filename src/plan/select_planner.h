@@ -17,8 +17,14 @@ namespace millstream::plan {
 
 class SelectPlanner {
  public:
-  /// `input` has the rows of FROM that WHERE lets through; `name` qualifies its columns.
-  SelectPlanner(const sql::SourceText& source, const sql::ast::Query& query, NodePtr input, std::string name);
+  /// A table of FROM: what qualifies its columns, and they.
+  struct Table {
+    std::string name;
+    std::shared_ptr<arrow::Schema> schema;
+  };
+  /// `input` has the rows of FROM that WHERE lets through: the columns of `tables` one after another.
+  SelectPlanner(const sql::SourceText& source, const sql::ast::Query& query, NodePtr input,
+                std::vector<Table> tables);
   Result<NodePtr> plan();
 
  private:
@@ -37,7 +43,7 @@ class SelectPlanner {
   const sql::SourceText& source_;
   const sql::ast::Query& query_;
   NodePtr node_;
-  std::string table_;
+  std::vector<Table> tables_;
   sql::Scope scope_;
   sql::AggregateCollector collector_;
 

@@ -96,6 +96,15 @@ struct CommonTable {
   std::unique_ptr<Query> query;
 };
 
+struct Join {
+  enum class Kind : uint8_t { kInner, kLeft, kRight, kFull, kSemi, kAnti };
+  Kind kind = Kind::kInner;
+  size_t offset = 0;
+  TableSource table;
+  ExprPtr on;                                                 ///< null: USING
+  std::vector<std::pair<std::string, size_t>> using_columns;  ///< with offsets
+};
+
 struct OrderItem {
   ExprPtr expression;  ///< null: ORDER BY ALL
   bool descending = false;
@@ -107,6 +116,7 @@ struct Query {
   std::vector<CommonTable> with;
   std::vector<SelectItem> items;
   std::optional<TableSource> from;
+  std::vector<Join> joins;  ///< from left to right
   ExprPtr where;
   bool distinct = false;
   size_t distinct_offset = 0;

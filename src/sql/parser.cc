@@ -61,9 +61,6 @@ constexpr Unsupported kUnsupportedClauses[] = {
     {"unpivot", "UNPIVOT"},
 };
 
-constexpr std::array kJoinWords = std::to_array<std::string_view>(
-    {"join", "inner", "left", "right", "full", "cross", "natural", "semi", "anti", "asof", "positional"});
-
 class Parser {
  public:
   Parser(const SourceText& source, std::vector<Token> tokens) : source_(source), tokens_(std::move(tokens)) {}
@@ -376,7 +373,54 @@ class Parser {
   Status parse_from(ast::Query& query) {
     next();
     query.from.emplace();
-    ast::TableSource& table = *query.from;
+    MILLSTREAM_TRY(parse_table(*query.from));
+    if (is(",")) return not_yet(peek(), "a comma between tables (write JOIN … ON)");
+    while (true) {
+      ast::Join join;
+      join.offset = peek().offset;
+      for (std::string_view word : {"cross", "natural", "asof", "positional"}) {
+        if (peek().is_word(word)) return not_yet(peek(), fmt::format("{} JOIN", upper(word)));
+      }
+      bool kind = true;
+      if (accept("inner")) {
+        join.kind = ast::Join::Kind::kInner;
+      } else if (accept("left")) {
+        join.kind = ast::Join::Kind::kLeft;
+        accept("outer");
+      } else if (accept("right")) {
+        join.kind = ast::Join::Kind::kRight;
+        accept("outer");
+      } else if (accept("full")) {
+        join.kind = ast::Join::Kind::kFull;
+        accept("outer");
+      } else if (accept("semi")) {
+        join.kind = ast::Join::Kind::kSemi;
+      } else if (accept("anti")) {
+        join.kind = ast::Join::Kind::kAnti;
+      } else {
+        kind = false;
+      }
+      if (!kind && !is("join")) return Status::OK();
+      MILLSTREAM_TRY(expect("join", "JOIN"));
+      MILLSTREAM_TRY(parse_table(join.table));
+      if (accept("on")) {
+        MILLSTREAM_ASSIGN(join.on, parse_expr());
+      } else if (accept("using")) {
+        MILLSTREAM_TRY(expect("(", "'(' and columns after USING"));
+        do {
+          if (!is_name()) return unexpected("the name of a column that both tables have");
+          join.using_columns.emplace_back(peek().text, peek().offset);
+          next();
+        } while (accept(","));
+        MILLSTREAM_TRY(expect(")", "',' or ')'"));
+      } else {
+        return unexpected("ON with a condition, or USING (columns), after JOIN's table");
+      }
+      query.joins.push_back(std::move(join));
+    }
+  }
+
+  Status parse_table(ast::TableSource& table) {
     table.offset = peek().offset;
     if (peek().kind == TokenKind::kString) {
       table.files.push_back({peek().text, peek().offset});
@@ -409,10 +453,6 @@ class Parser {
     }
     MILLSTREAM_TRY(parse_alias(table.alias, false));
     if (!table.alias.empty() && is("(")) return not_yet(peek(), "a column list after a table's alias");
-    if (is(",")) return not_yet(peek(), "reading several tables at once (a join)");
-    for (std::string_view word : kJoinWords) {
-      if (peek().is_word(word)) return not_yet(peek(), "JOIN");
-    }
     return Status::OK();
   }
 

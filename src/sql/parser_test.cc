@@ -112,10 +112,10 @@ INSTANTIATE_TEST_SUITE_P(
         ErrorCase{"SELECT 'abc FROM x",
                   "query, line 1, column 8: this string is never closed; it ends with '\nSELECT 'abc FROM "
                   "x\n       ^"},
-        ErrorCase{"SELECT a FROM 'x' t JOIN 'y' ON a",
-                  "query, line 1, column 21: JOIN is not supported yet\nSELECT a FROM 'x' t JOIN 'y' ON a\n  "
-                  "                  "
-                  "^"},
+        ErrorCase{"SELECT a FROM 'x' t JOIN 'y'",
+                  "query, line 1, column 29: expected ON with a condition, or USING (columns), after JOIN's "
+                  "table, found "
+                  "the end of the text\nSELECT a FROM 'x' t JOIN 'y'\n                            ^"},
         ErrorCase{"SELECT a < b < c FROM 'x'",
                   "query, line 1, column 14: comparisons do not chain; write a < b AND b < c\nSELECT a < b < "
                   "c FROM "

@@ -1,4 +1,4 @@
-"""Random grouping and ordering queries over a random table, held against DuckDB.
+"""Random joining, grouping and ordering queries over a random table, held against DuckDB.
 
     aggregate_oracle.py --runner build/test/oracle/query_runner [--seed 1] [--count 400]
 
@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -87,8 +88,31 @@ class Generator:
         items = ", ".join(f"{key} AS k{i}" for i, key in enumerate(keys))
         return f"SELECT DISTINCT {items} FROM @T{self.where()}", False
 
+    def joined(self):
+        rng = self.rng
+        kind = rng.choice(["JOIN", "INNER JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "SEMI JOIN", "ANTI JOIN"])
+        pairs = [("i1", "i2"), ("i1", "i1"), ("s", "s2"), ("d1", "i1"), ("f8", "f4"), ("day", "day2"), ("b", "b2"), ("u1", "i8"),
+                 ("i4", "k"), ("f8b", "f8b"), ("d2", "d2"), ("ts", "ts"), ("k % 5", "i1 % 5"), ("year(day)", "year(day2)")]
+        on = " AND ".join(self.key(*pair) for pair in rng.sample(pairs, rng.choice([1, 1, 2])))
+        if rng.random() < 0.4:
+            on += rng.choice([" AND l.k < r.k", " AND l.b", " AND r.k > 20", " AND l.i2 <> r.i4", " AND (l.s = r.s OR l.k = r.k)"])
+        text = f"FROM {rng.choice(['@T', '(SELECT * FROM @T WHERE k % 3 = 0)'])} AS l {kind} {rng.choice(['@T', '(SELECT * FROM @T WHERE b)'])} AS r ON {on}"
+        half = kind in ("SEMI JOIN", "ANTI JOIN")
+        if rng.random() < 0.3:
+            side = "l" if half else rng.choice("lr")
+            return f"SELECT {side}.i1 % 4 AS g, count(*) AS n, sum({side}.k) AS t {text} GROUP BY g ORDER BY ALL", True
+        columns = "l.k AS lk, l.s AS ls, l.d1 AS ld" + ("" if half else ", r.k AS rk, r.s AS rs, r.f8 AS rf")
+        if rng.random() < 0.3:
+            text += " WHERE " + ("l.k > 10" if half else rng.choice(["l.k > 10", "r.k < 40", "l.k + r.k > 50", "r.k IS NULL"]))
+        return f"SELECT {columns} {text}", False
+
+    def key(self, a, b):
+        columns = re.compile(r"\b(%s)\b" % "|".join(COLUMNS))
+        left, right = columns.sub(r"l.\1", a), columns.sub(r"r.\1", b)
+        return f"{left} = {right}" if self.rng.random() < 0.5 else f"{right} = {left}"
+
     def query(self):
-        return self.rng.choice([self.grouped, self.grouped, self.grouped, self.ordered, self.distinct])()
+        return self.rng.choice([self.grouped, self.grouped, self.joined, self.joined, self.ordered, self.distinct])()
 
 
 def same_value(a, b):

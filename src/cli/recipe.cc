@@ -378,6 +378,7 @@ Key hidden_key() {
 /// Every key of a recipe but [define], in the order of the documentation.
 const std::vector<Key>& recipe_keys() {
   using features::OnNull;
+  using loader::Cache;
   using loader::Shuffle;
   using loader::Transport;
   constexpr double kNoLimit = std::numeric_limits<double>::infinity();
@@ -423,6 +424,19 @@ const std::vector<Key>& recipe_keys() {
                   "row groups, or rows of a batch."),
       integer_key("loader", "prefetch", PLACE(r.loader.prefetch), 2, 1024,
                   "Batches that are prepared ahead, for each trainer."),
+      choice_key(
+          "loader", "cache", PLACE(r.loader.cache),
+          std::vector<std::pair<std::string, Cache>>{{"none", Cache::kNone},
+                                                     {"memory", Cache::kMemory},
+                                                     {"disk", Cache::kDisk},
+                                                     {"auto", Cache::kAuto}},
+          "Where the rows are kept that the query gives, narrow and not yet scaled, so that files are "
+          "decoded "
+          "once: in \"memory\" (half of the budget at most, on one host), on \"disk\" (in the cache "
+          "directory, "
+          "for the next run too), or nowhere. \"auto\" takes memory where they fit, else disk where that has "
+          "room. Data of few row groups that is shuffled is kept on disk also with \"none\". It changes no "
+          "batch."),
       choice_key(
           "loader", "transport", PLACE(r.loader.transport),
           std::vector<std::pair<std::string, Transport>>{

@@ -23,6 +23,7 @@
 #include "features/row_packer.h"
 #include "loader/feeding.h"
 #include "loader/survey.h"
+#include "loader/survey_cache.h"
 #include "plan/planner.h"
 
 namespace millstream::loader {
@@ -30,6 +31,8 @@ namespace {
 
 constexpr double kBudgetShare = 0.7;  // of this rank's share of the memory, where none is set
 constexpr int kFewestSlots = 2;       // a recipe can ask for
+constexpr int kCacheShare = 2;        // the cache in memory may have one part in so many of a rank's budget
+constexpr int kDiskShare = 4;  // and `auto` may fill one part in so many of the disk, or of the cache's limit
 constexpr int kFeedingPriority = 10;  // nice of feeding threads beside a trainer
 
 Status check_config(const DataConfig& data, const LoaderConfig& config, int64_t epochs) {
@@ -156,7 +159,7 @@ class Loader final : public DataLoader {
   }
 
   Status plan(plan::Catalog& catalog);
-  Status survey_all();
+  Status survey_all(PhaseAgreement* phase);
   Status allocate();
   void start();
 
@@ -187,6 +190,8 @@ class Loader final : public DataLoader {
   std::vector<LoaderMemory> memory_of(const LoaderConfig& config) const;
   std::string advice_for(int64_t budget) const;
   Status check_memory() const;
+  int64_t memory_budget() const;
+  Result<KeepRows> choose_cache() const;
   void join() {
     for (std::thread& thread : threads_) thread.join();
     threads_.clear();
@@ -202,6 +207,7 @@ class Loader final : public DataLoader {
 
   std::unique_ptr<features::FeaturePlan> feature_plan_;
   std::unique_ptr<exec::BlockSource> train_table_, valid_table_;
+  bool rewritten_ = false;  // the pieces are the entry points of training
   SurveyOutcome surveyed_;
   SurveyResult survey_result_;
   double seconds_survey_ = 0;
@@ -281,17 +287,77 @@ Status Loader::plan(plan::Catalog& catalog) {
   return Status::OK();
 }
 
-Status Loader::survey_all() {
+int64_t Loader::memory_budget() const {
+  if (config_.memory_bytes > 0) return config_.memory_bytes;
+  const auto ranks_here = job_.topology().host_ranks[job_.topology().host_of_rank[job_.rank()]].size();
+  return static_cast<int64_t>(kBudgetShare * static_cast<double>(available_memory_bytes()) /
+                              static_cast<double>(ranks_here));
+}
+
+// Bytes that the rows of a table have in the cache at most, as far as can be said before reading.
+int64_t estimated_bytes(const exec::BlockSource& source) {
+  const auto& table = source.table();
+  int64_t row_bytes = 0;
+  for (const auto& field : source.pipeline().schema->fields()) {
+    const int bits = arrow::is_fixed_width(field->type()->id()) ? field->type()->bit_width() : 8 * 32;
+    row_bytes += (bits + 7) / 8;
+  }
+  int64_t bytes = 0;
+  for (size_t i = 0; i < table.entry_points().size(); ++i) {
+    const plan::EntryPoint& entry = table.entry_points()[i];
+    // Text has hardly less bytes than its values.
+    bytes += entry.rows >= 0 ? entry.rows * row_bytes : entry.bytes;
+  }
+  return bytes;
+}
+
+// What `loader.cache` comes to, the same on every rank.
+Result<KeepRows> Loader::choose_cache() const {
+  if (config_.cache == Cache::kDisk) return KeepRows::kOnDisk;
+  const auto num_hosts = job_.topology().host_ranks.size();
+  if (config_.cache == Cache::kMemory && num_hosts > 1) {
+    return usage_error(
+        "loader.cache is \"memory\", which is for jobs on one host; this one is on {}: take \"disk\" with a "
+        "cache "
+        "directory that all hosts see, or \"none\"",
+        num_hosts);
+  }
+  if (config_.cache == Cache::kMemory) return KeepRows::kInMemory;
+  if (rewritten_) return KeepRows::kOnDisk;
+  if (config_.cache == Cache::kNone || epochs_ <= config_.start_epoch) return KeepRows::kNo;
+  if (num_hosts > 1) return KeepRows::kNo;
+  int64_t bytes = estimated_bytes(*train_table_);
+  if (valid_table_ != nullptr) bytes += estimated_bytes(*valid_table_);
+  int64_t room = memory_budget() / kCacheShare;
+  MILLSTREAM_TRY(job_.world().all_reduce(&room, 1, comm::DataType::kInt64, comm::ReduceOp::kMin));
+  // Entry points are dealt by bytes, not quite evenly.
+  if (bytes / job_.size() + bytes / 8 <= room) return KeepRows::kInMemory;
+  // What is read but once more need not go to the disk.
+  uint8_t on_disk = epochs_ - config_.start_epoch > 1 &&
+                    bytes <= SurveyCache(config_.cache_directory).free_bytes() / kDiskShare &&
+                    bytes <= kSurveyCacheBytes / kDiskShare;
+  MILLSTREAM_TRY(job_.world().broadcast(&on_disk, sizeof(on_disk), 0));
+  return on_disk ? KeepRows::kOnDisk : KeepRows::kNo;
+}
+
+Status Loader::survey_all(PhaseAgreement* phase) {
   const int64_t began = monotonic_ns();
-  SurveyRequest request{.job = &job_,
-                        .train = train_table_.get(),
-                        .valid = valid_table_.get(),
-                        .plan = feature_plan_.get(),
-                        .fraction = data_.valid_fraction,
-                        .limit_rows = data_.limit_rows,
-                        .write_pieces = wants_pieces(train_table_->table(), config_),
-                        .cache_directory = config_.cache_directory,
-                        .threads = threads()};
+  rewritten_ = wants_pieces(train_table_->table(), config_);
+  MILLSTREAM_ASSIGN(const KeepRows keep, choose_cache());
+  SurveyRequest request{
+      .job = &job_,
+      .phase = phase,
+      .train = train_table_.get(),
+      .valid = valid_table_.get(),
+      .plan = feature_plan_.get(),
+      .fraction = data_.valid_fraction,
+      .limit_rows = data_.limit_rows,
+      .keep = keep,
+      .memory_limit = memory_budget() / kCacheShare,
+      .keep_if_possible = config_.cache == Cache::kAuto,
+      .read_again = config_.cache == Cache::kMemory || rewritten_ || epochs_ - config_.start_epoch > 1,
+      .cache_directory = config_.cache_directory,
+      .threads = threads()};
   MILLSTREAM_ASSIGN(surveyed_, run_survey(request));
   seconds_survey_ = static_cast<double>(monotonic_ns() - began) * 1e-9;
 
@@ -301,6 +367,10 @@ Status Loader::survey_all() {
   survey_result_.rows_valid = survey.valid ? survey.valid->rows_train : survey.train.rows_valid;
   survey_result_.rows_filtered = survey.train.rows_read - survey.train.survived;
   survey_result_.rows_dropped = survey.train.dropped;
+  if (survey.has_pieces) {
+    survey_result_.cache = keep == KeepRows::kInMemory ? Cache::kMemory : Cache::kDisk;
+    for (const int64_t bytes : survey.piece_file_bytes) survey_result_.cache_bytes += bytes;
+  }
   if (survey_result_.rows_dropped > 0) {
     notice_f("{} of {} rows are left out for nulls or values that are not finite", survey.train.dropped,
              survey.train.used);
@@ -319,15 +389,21 @@ Status Loader::survey_all() {
       std::make_unique<RowRules>(train_table_->table(), feature_plan_->rules(), data_.valid_fraction);
   const auto of_train = [&](bool valid) {
     if (survey.has_pieces) {
+      // In file order pieces are dealt to the streams; a shuffled pass has the entry points that the rule says,
+      // whether rows are kept or not.
       return make_piece_source(valid ? survey.valid_pieces : survey.train_pieces, surveyed_.piece_files,
-                               train_table_->table(), feature_plan_->input());
+                               feature_plan_->input(), *train_table_, survey.train, *train_rules_, valid,
+                               !valid && !rewritten_ && config_.shuffle != Shuffle::kNone);
     }
     return make_query_source(*train_table_, survey.train, *train_rules_, valid);
   };
   train_ = of_train(false);
   if (valid_table_ != nullptr) {
     valid_rules_ = std::make_unique<RowRules>(valid_table_->table(), feature_plan_->rules(), 0);
-    valid_ = make_query_source(*valid_table_, *survey.valid, *valid_rules_, false);
+    valid_ = survey.has_pieces
+                 ? make_piece_source(survey.valid_pieces, surveyed_.piece_files, feature_plan_->input(),
+                                     *valid_table_, *survey.valid, *valid_rules_, false, false)
+                 : make_query_source(*valid_table_, *survey.valid, *valid_rules_, false);
   } else {
     valid_ = of_train(true);
   }
@@ -428,13 +504,8 @@ std::string Loader::advice_for(int64_t budget) const {
 }
 
 Status Loader::check_memory() const {
-  const int64_t ranks_here =
-      static_cast<int64_t>(job_.topology().host_ranks[job_.topology().host_of_rank[job_.rank()]].size());
-  const int64_t budget =
-      config_.memory_bytes > 0
-          ? config_.memory_bytes
-          : static_cast<int64_t>(kBudgetShare * static_cast<double>(available_memory_bytes()) /
-                                 static_cast<double>(ranks_here));
+  int64_t budget = memory_budget();
+  if (survey_result_.cache == Cache::kMemory) budget -= surveyed_.survey.piece_file_bytes[job_.rank()];
   const LoaderMemory need = memory_of(config_)[static_cast<size_t>(job_.rank())];
   if (need.total() <= budget) return Status::OK();
   const auto parts = feed_plan_->parts(0);
@@ -445,10 +516,11 @@ Status Loader::check_memory() const {
                                : fmt::format("rows in file order, {} bytes a row", packer_->row_bytes());
   const std::string advice = advice_for(budget);
   return usage_error(
-      "the loader needs {} on rank {} ({} for {}; {} for {} slots of {} rows), its budget is {}; {} with "
+      "the loader needs {} on rank {} ({} for {}; {} for {} slots of {} rows), its budget {}is {}; {} with "
       "--memory",
       format_bytes(need.total()), job_.rank(), format_bytes(need.rows), what, format_bytes(need.ring),
-      config_.prefetch, context_.layout.rows, format_bytes(budget),
+      config_.prefetch, context_.layout.rows,
+      survey_result_.cache == Cache::kMemory ? "beside the cache " : "", format_bytes(budget),
       advice.empty() ? "no settings would fit, give more" : advice + ", or give more");
 }
 
@@ -648,10 +720,11 @@ Result<std::unique_ptr<DataLoader>> DataLoader::make(comm::Job& job, const comm:
                                                      plan::Catalog& catalog, const DataConfig& data,
                                                      const LoaderConfig& config, int64_t epochs) {
   auto loader = std::make_unique<Loader>(job, roles, data, config, epochs);
-  MILLSTREAM_TRY(job.agree(loader->plan(catalog)));
-  MILLSTREAM_TRY(job.agree(loader->survey_all()));
+  PhaseAgreement phase(job);
+  MILLSTREAM_TRY(phase.agree(loader->plan(catalog)));
+  MILLSTREAM_TRY(phase.agree(loader->survey_all(&phase)));
   set_phase("feeding");
-  MILLSTREAM_TRY(job.agree(loader->allocate()));
+  MILLSTREAM_TRY(phase.agree(loader->allocate()));
   loader->start();
   return std::unique_ptr<DataLoader>(std::move(loader));
 }

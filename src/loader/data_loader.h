@@ -85,6 +85,8 @@ struct SurveyResult {
   int64_t rows_filtered = 0;  ///< that the WHERE left out
   int64_t rows_dropped = 0;   ///< by on_null = "drop"
   features::Fitted fitted;
+  Cache cache = Cache::kNone;  ///< where the rows are read from: files, memory or disk
+  int64_t cache_bytes = 0;     ///< that the prepared rows have there, of all ranks
 };
 
 class DataLoader {

@@ -6,9 +6,11 @@
 #include <fstream>
 #include <map>
 #include <set>
+#include <thread>
 
 #include <gtest/gtest.h>
 
+#include "base/progress.h"
 #include "comm/mpi_test.h"
 #include "exec/file_catalog.h"
 #include "loader/data_loader.h"
@@ -194,6 +196,95 @@ TEST(DataLoaderTest, FileOrder) {
   check_all_shapes(files, data_config(folder.path()), config, 2);
 }
 
+// Wherever rows are kept, and from wherever the survey comes, the batches are the same.
+void check_caches(const std::vector<TestFile>& files, const DataConfig& data, const LoaderConfig& base,
+                  bool pieces) {
+  constexpr int64_t kEpochs = 2;
+  int round = 0;
+  for (const Cache cache :
+       {Cache::kNone, Cache::kMemory, Cache::kDisk, Cache::kAuto, Cache::kMemory, Cache::kDisk}) {
+    LoaderConfig config = base;
+    config.cache = cache;
+    config.transport = round % 2 ? Transport::kMessages : Transport::kAuto;
+    const int trainers = 1 + round++ % job().size();
+    const std::string where =
+        fmt::format("round {}, cache {}, {} trainers", round, static_cast<int>(cache), trainers);
+    const Drawn drawn = draw(data, config, kEpochs, std::to_string(trainers));
+    ASSERT_TRUE(drawn.status.ok()) << where << ": " << drawn.status.ToString();
+    const Cache wanted = cache != Cache::kAuto && cache != Cache::kNone ? cache
+                         : pieces                                       ? Cache::kDisk
+                         : cache == Cache::kNone                        ? Cache::kNone
+                                                                        : Cache::kMemory;
+    EXPECT_EQ(drawn.survey.cache, wanted) << where;
+    EXPECT_EQ(drawn.survey.cache_bytes > 0, wanted != Cache::kNone) << where;
+    if (drawn.steps < 0) continue;  // not the first trainer
+    expect_lines(drawn.lines, expected_lines(files, data, config, kEpochs, drawn.survey.fitted, pieces),
+                 where);
+  }
+}
+
+TEST(DataLoaderTest, CacheChangesNoBatch) {
+  SharedFolder folder(job());
+  const auto files = make_test_files({1000, 0, 1, 640, 700}, 100);
+  ASSERT_TRUE(write_test_files(job(), folder.path(), files).ok());
+  DataConfig data = data_config(folder.path());
+  data.valid_fraction = 0.2;
+  check_caches(files, data, loader_config(folder.path()), false);
+}
+
+TEST(DataLoaderTest, CacheOfRewrittenRowsChangesNoBatch) {
+  SharedFolder folder(job());
+  auto files = make_test_files({900, 300, 800}, 450);
+  for (TestRow& row : files[1].rows) row.keep = 0;
+  ASSERT_TRUE(write_test_files(job(), folder.path(), files).ok());
+  DataConfig data = data_config(folder.path());
+  data.valid_fraction = 0.3;
+  check_caches(files, data, loader_config(folder.path()), true);
+}
+
+TEST(DataLoaderTest, CacheInFileOrderChangesNoBatch) {
+  SharedFolder folder(job());
+  const auto files = make_test_files({500, 3, 0, 700}, 130);
+  ASSERT_TRUE(write_test_files(job(), folder.path(), files).ok());
+  LoaderConfig config = loader_config(folder.path());
+  config.shuffle = Shuffle::kNone;
+  check_caches(files, data_config(folder.path()), config, false);
+}
+
+TEST(DataLoaderTest, CachesTheValidationQuery) {
+  SharedFolder folder(job());
+  ASSERT_TRUE(write_test_files(job(), folder.path(), make_test_files({500, 300, 700}, 100)).ok());
+  DataConfig data = data_config(folder.path());
+  data.train = "SELECT id, x, y FROM 'part-0[01].parquet' WHERE keep = 1";
+  data.valid = "SELECT y, x, id FROM 'part-02.parquet' WHERE keep = 1";
+  LoaderConfig config = loader_config(folder.path());
+  config.cache = Cache::kNone;
+  const Drawn plain = draw(data, config, 2, "1");
+  ASSERT_TRUE(plain.status.ok()) << plain.status.ToString();
+  for (const Cache cache : {Cache::kMemory, Cache::kDisk}) {
+    config.cache = cache;
+    const Drawn cached = draw(data, config, 2, "1");
+    ASSERT_TRUE(cached.status.ok()) << cached.status.ToString();
+    expect_lines(cached.lines, plain.lines, "cached");
+  }
+}
+
+TEST(DataLoaderTest, CacheInMemoryKeepsToItsBudget) {
+  SharedFolder folder(job());
+  const auto files = make_test_files({30000, 30000, 30000, 30000}, 15000);
+  ASSERT_TRUE(write_test_files(job(), folder.path(), files).ok());
+  LoaderConfig config = loader_config(folder.path());
+  config.window = 20000;
+  config.lanes = 1;
+  config.cache = Cache::kMemory;
+  config.memory_bytes = 400 << 10;
+  const Drawn drawn = draw(data_config(folder.path()), config, 2, "1");
+  ASSERT_FALSE(drawn.status.ok());
+  EXPECT_EQ(error_category(drawn.status), ErrorCategory::kUsage);
+  EXPECT_NE(drawn.status.message().find("loader.cache is \"memory\""), std::string::npos)
+      << drawn.status.ToString();
+}
+
 // A loader that starts anywhere gives what the uninterrupted one gives from there on.
 void check_starts(const std::vector<TestFile>& files, const DataConfig& data, const LoaderConfig& base,
                   bool pieces) {
@@ -262,6 +353,39 @@ TEST(DataLoaderTest, StartsThatAreNowhere) {
   EXPECT_NE(start(3, 0).find("the start is in epoch 3, the loader has epochs 0 to 1"), std::string::npos);
   EXPECT_NE(start(1, 2).find("the start is after step 2 of epoch 1, which has 1 steps"), std::string::npos);
   EXPECT_NE(start(2, 1).find("the start is after step 1 of epoch 2, which has 0 steps"), std::string::npos);
+}
+
+// Whatever a rank is doing in the survey when one fails, all ranks return the one error and agree as often.
+TEST(DataLoaderTest, FailuresAtAnyPointOfTheSurvey) {
+  SharedFolder folder(job());
+  const auto files = make_test_files({600, 300, 800}, 450);
+  ASSERT_TRUE(write_test_files(job(), folder.path(), files).ok());
+  DataConfig data = data_config(folder.path());
+  data.limit_rows = 1500;
+  for (int round = 0; round < 24; ++round) {
+    LoaderConfig config = loader_config(fmt::format("{}/{}", folder.path(), round));
+    config.cache = round % 2 ? Cache::kMemory : Cache::kDisk;
+    std::atomic<bool> over{false};
+    std::thread saboteur;
+    if (job().rank() == round % job().size()) {
+      saboteur = std::thread([&, at = round] {
+        // After so many beats of this rank's work.
+        const uint64_t begin = progress().beats.load();
+        while (progress().beats.load() < begin + at && !over) std::this_thread::yield();
+        if (!over) job().fail(data_error("sabotage in round {}", at));
+      });
+    }
+    const Drawn drawn = draw(data, config, 2, "1");
+    over = true;
+    if (saboteur.joinable()) saboteur.join();
+    if (!drawn.status.ok()) {
+      EXPECT_NE(drawn.status.message().find("sabotage"), std::string::npos) << drawn.status.ToString();
+    }
+    // What was too late for the loader meets the ranks here, all of them together.
+    if (!job().agree(Status::OK()).ok()) job().clear_failure();
+  }
+  const Drawn drawn = draw(data, loader_config(folder.path()), 2, "1");
+  EXPECT_TRUE(drawn.status.ok()) << drawn.status.ToString();
 }
 
 TEST(DataLoaderTest, BatchLargerThanTheDataAndMoreRanksThanBlocks) {
@@ -434,7 +558,7 @@ TEST(DataLoaderTest, FailureWhileFeedingReachesEveryRank) {
     LoaderConfig config = loader_config(folder.path());
     config.transport = transport;
     const Drawn drawn = draw(data, config, 3, std::to_string(job().size()));
-    EXPECT_EQ(error_category(drawn.status), ErrorCategory::kData);
+    EXPECT_EQ(error_category(drawn.status), ErrorCategory::kData) << drawn.status.ToString();
     const std::string message = drawn.status.message();
     EXPECT_NE(message.find("target 'y' is 1e+300, more than a float32 holds"), std::string::npos) << message;
     EXPECT_NE(message.find("part-01.parquet, row group 3, row 333"), std::string::npos) << message;

@@ -23,6 +23,8 @@ struct DataConfig {
 };
 
 enum class Shuffle : uint8_t { kNone, kWindow };
+/// Where prepared rows are kept, so that files are decoded once: see docs/architecture.md.
+enum class Cache : uint8_t { kNone, kMemory, kDisk, kAuto };
 enum class Transport : uint8_t { kAuto, kShared, kMessages };
 
 struct LoaderConfig {
@@ -33,6 +35,7 @@ struct LoaderConfig {
   int prefetch = 8;  ///< slots a trainer's ring has
   uint64_t seed = 0;
   Transport transport = Transport::kAuto;
+  Cache cache = Cache::kAuto;  ///< changes no batch
   std::string
       cache_directory;       ///< empty: $MILLSTREAM_CACHE, $XDG_CACHE_HOME/millstream or ~/.cache/millstream
   int64_t memory_bytes = 0;  ///< budget of this rank; 0: 70 % of its share

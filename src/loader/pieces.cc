@@ -7,6 +7,7 @@
 #include <arrow/io/memory.h>
 #include <arrow/ipc/api.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -133,7 +134,17 @@ Result<std::unique_ptr<PieceWriter>> PieceWriter::create(const std::string& path
         "the cache file {} can't be written: {}; give another place with --cache or $MILLSTREAM_CACHE", path,
         system_error());
   }
-  return std::unique_ptr<PieceWriter>(new PieceWriter(path, descriptor));
+  return std::unique_ptr<PieceWriter>(new PieceWriter(path, descriptor, INT64_MAX));
+}
+
+Result<std::unique_ptr<PieceWriter>> PieceWriter::create_in_memory(int64_t limit) {
+  const int descriptor = ::memfd_create("millstream-rows", MFD_CLOEXEC);
+  if (descriptor < 0) return file_error("no memory for prepared rows: {}", system_error());
+  return std::unique_ptr<PieceWriter>(new PieceWriter("", descriptor, limit));
+}
+
+std::string PieceWriter::path() const {
+  return path_.empty() ? fmt::format("/proc/{}/fd/{}", ::getpid(), descriptor_) : path_;
 }
 
 PieceWriter::~PieceWriter() {
@@ -166,11 +177,13 @@ Status PieceWriter::append(const arrow::RecordBatch& batch, const int32_t* rows,
                       arrow::ipc::SerializeRecordBatch(*stored, arrow::ipc::IpcWriteOptions::Defaults()));
     described.bytes = static_cast<int32_t>(buffer->size());
     described.offset = end_.fetch_add(buffer->size());
+    if (described.offset + buffer->size() > limit_) full_.store(true, std::memory_order_relaxed);
+    if (full()) return Status::OK();
     for (int64_t done = 0; done < buffer->size();) {
       const ssize_t written =
           ::pwrite(descriptor_, buffer->data() + done, buffer->size() - done, described.offset + done);
       if (written < 0 && errno == EINTR) continue;
-      if (written <= 0) return file_error("writing the cache file {}: {}", path_, system_error());
+      if (written <= 0) return file_error("writing the cache file {}: {}", path(), system_error());
       done += written;
     }
     piece->batches.push_back(std::move(described));

@@ -1,8 +1,10 @@
 #pragma once
-// Prepared rows in the cache. The survey writes each block's training rows (and validation rows) as a piece: the
+// Prepared rows in the cache, on disk or in memory. The survey writes each block's training rows (and validation rows) as a piece: the
 // query's output columns that features and target need, before scaling, in small record batches of Arrow's IPC
 // format, integers narrowed to the range that a batch has. Each rank appends to a file of its own; pieces are
-// identified by the block that they came from, so their order and rows depend on the data alone.
+// identified by the block that they came from, so their order and rows depend on the data alone. In memory the file
+// is anonymous (memfd) and goes with the last process that has it open; the others of the host open it through
+// /proc while its writer lives.
 
 #include <atomic>
 #include <cstdint>
@@ -39,16 +41,25 @@ struct Piece {
 class PieceWriter {
  public:
   static Result<std::unique_ptr<PieceWriter>> create(const std::string& path);
+  /// In memory, at most `limit` bytes.
+  static Result<std::unique_ptr<PieceWriter>> create_in_memory(int64_t limit);
   ~PieceWriter();
   /// Writes rows `rows` of `batch` (all where null) and describes them in piece->batches.
+  /// Beyond the limit nothing is written any more, and full() is true.
   Status append(const arrow::RecordBatch& batch, const int32_t* rows, int64_t count, Piece* piece);
+  bool full() const { return full_.load(std::memory_order_relaxed); }
+  /// Where PieceFile::open() finds it, on this host and while the writer is open.
+  std::string path() const;
   /// The file is complete; its bytes.
   Result<int64_t> close();
 
  private:
-  PieceWriter(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
-  std::string path_;
+  PieceWriter(std::string path, int descriptor, int64_t limit)
+      : path_(std::move(path)), descriptor_(descriptor), limit_(limit) {}
+  const std::string path_;  // empty: in memory
   int descriptor_ = -1;
+  const int64_t limit_;
+  std::atomic<bool> full_{false};
   std::atomic<int64_t> end_{0};
 };
 

@@ -81,60 +81,121 @@ class QuerySource final : public RowSource {
   int64_t largest_ = 0;
 };
 
-std::vector<int64_t> piece_counts(const std::vector<Piece>& pieces) {
-  std::vector<int64_t> counts;
-  for (const Piece& piece : pieces) counts.push_back(piece.rows);
-  return counts;
+// A range of pieces for each entry point of the source.
+struct PieceRanges {
+  std::vector<size_t> first;  // by entry point, and the end
+  std::vector<int64_t> rows;
+};
+
+PieceRanges piece_ranges(const std::vector<Piece>& pieces, const plan::SourceTable& table,
+                         bool by_entry_point) {
+  PieceRanges ranges;
+  const size_t count = by_entry_point ? table.entry_points().size() : pieces.size();
+  ranges.first.push_back(0);
+  for (size_t i = 0; i < count; ++i) {
+    size_t end = ranges.first.back();
+    int64_t rows = 0;
+    while (end < pieces.size() &&
+           (by_entry_point ? pieces[end].entry_point == static_cast<int32_t>(i) : end == i)) {
+      rows += pieces[end++].rows;
+    }
+    ranges.first.push_back(end);
+    ranges.rows.push_back(rows);
+  }
+  return ranges;
 }
 
 class PieceSource final : public RowSource {
  public:
   PieceSource(const std::vector<Piece>& pieces, const std::vector<std::shared_ptr<PieceFile>>& files,
-              const plan::SourceTable& table, std::shared_ptr<arrow::Schema> declared)
-      : RowSource(piece_counts(pieces)),
+              std::shared_ptr<arrow::Schema> declared, const exec::BlockSource& source,
+              const TableCounts& counts, const RowRules& rules, bool valid, PieceRanges ranges)
+      : RowSource(std::move(ranges.rows)),
         pieces_(pieces),
         files_(files),
-        table_(table),
-        declared_(std::move(declared)) {}
+        declared_(std::move(declared)),
+        source_(source),
+        counts_(counts),
+        rules_(rules),
+        valid_(valid),
+        first_(std::move(ranges.first)) {}
   int64_t largest_chunk() const override { return kPieceBatchRows; }
   Result<std::unique_ptr<RowStream>> open(int entry_point, ReadScratch* scratch) const override {
-    return std::make_unique<Stream>(*this, pieces_[entry_point], scratch);
+    return std::make_unique<Stream>(*this, first_[entry_point], first_[entry_point + 1], scratch);
   }
 
  private:
   class Stream final : public RowStream {
    public:
-    Stream(const PieceSource& source, const Piece& piece, ReadScratch* scratch)
-        : source_(source), piece_(piece), scratch_(scratch) {}
+    Stream(const PieceSource& source, size_t piece, size_t end, ReadScratch* scratch)
+        : source_(source), piece_(piece), end_(end), scratch_(scratch) {}
     Result<std::optional<RawRows>> next() override {
-      if (next_ == piece_.batches.size()) return std::nullopt;
-      const PieceBatch& batch = piece_.batches[next_++];
+      if (piece_ < end_ && next_ == source_.pieces_[piece_].batches.size()) {
+        ++piece_;
+        next_ = 0;
+      }
+      if (piece_ == end_) return std::nullopt;
+      const Piece& piece = source_.pieces_[piece_];
+      const PieceBatch& batch = piece.batches[next_++];
       RawRows rows;
       MILLSTREAM_ASSIGN(rows.batch,
-                        source_.files_[piece_.file]->read(batch, *source_.declared_, &scratch_->buffer));
+                        source_.files_[piece.file]->read(batch, *source_.declared_, &scratch_->buffer));
       rows.count = batch.rows;
       return rows;
     }
     Status locate(const Status& status) const override {
-      // A piece knows its block, not the rows that the WHERE left out.
-      const plan::EntryPoint& entry = source_.table_.entry_points()[piece_.entry_point];
-      return with_category(with_context(status, exec::describe_place(source_.table_, piece_.entry_point, -1)),
-                           error_category(status),
-                           SourcePosition{entry.file, std::max<int64_t>(0, entry.first_row) +
-                                                          piece_.block * plan::kBlockRows});
+      const Piece& piece = source_.pieces_[piece_];
+      const plan::SourceTable& table = source_.source_.table();
+      int64_t row = -1;
+      if (const auto position = error_position(status)) {
+        // A piece knows its block, not the rows that the WHERE left out.
+        int64_t in_piece = position->row;
+        for (size_t i = 0; i + 1 < next_; ++i) in_piece += piece.batches[i].rows;
+        row = source_.row_in_file(piece, in_piece).ValueOr(-1);
+      }
+      const plan::EntryPoint& entry = table.entry_points()[piece.entry_point];
+      const int64_t about = std::max<int64_t>(0, entry.first_row) + piece.block * plan::kBlockRows;
+      return with_category(with_context(status, exec::describe_place(table, piece.entry_point, row)),
+                           error_category(status), SourcePosition{entry.file, row >= 0 ? row : about});
     }
 
    private:
     const PieceSource& source_;
-    const Piece& piece_;
+    size_t piece_;
+    const size_t end_;
     ReadScratch* scratch_;
     size_t next_ = 0;
   };
 
+  // Where in its file a row of a piece comes from.
+  Result<int64_t> row_in_file(const Piece& piece, int64_t row) const {
+    MILLSTREAM_ASSIGN(auto blocks, source_.open(piece.entry_point));
+    exec::BlockRows block;
+    for (int i = 0; i <= piece.block; ++i) {
+      MILLSTREAM_ASSIGN(auto next, blocks->next());
+      if (!next) return data_error("the file has fewer blocks than when it was surveyed");
+      block = std::move(*next);
+    }
+    SelectedRows selected;
+    const int64_t used = counts_.blocks[counts_.first_block[piece.entry_point] + piece.block].used;
+    MILLSTREAM_TRY(rules_.select(piece.entry_point, block, used, &selected));
+    const auto& rows = valid_ ? selected.valid : selected.train;
+    if (valid_ || !selected.all_train) {
+      if (row >= static_cast<int64_t>(rows.size()))
+        return data_error("the file has other rows than when surveyed");
+      row = rows[row];
+    }
+    return block.row_in_file(row);
+  }
+
   const std::vector<Piece>& pieces_;
   const std::vector<std::shared_ptr<PieceFile>>& files_;
-  const plan::SourceTable& table_;
   std::shared_ptr<arrow::Schema> declared_;
+  const exec::BlockSource& source_;
+  const TableCounts& counts_;
+  const RowRules& rules_;
+  const bool valid_;
+  std::vector<size_t> first_;
 };
 
 }  // namespace
@@ -149,9 +210,11 @@ std::unique_ptr<RowSource> make_query_source(const exec::BlockSource& source, co
 
 std::unique_ptr<RowSource> make_piece_source(const std::vector<Piece>& pieces,
                                              const std::vector<std::shared_ptr<PieceFile>>& files,
-                                             const plan::SourceTable& table,
-                                             std::shared_ptr<arrow::Schema> declared) {
-  return std::make_unique<PieceSource>(pieces, files, table, std::move(declared));
+                                             std::shared_ptr<arrow::Schema> declared,
+                                             const exec::BlockSource& source, const TableCounts& counts,
+                                             const RowRules& rules, bool valid, bool by_entry_point) {
+  return std::make_unique<PieceSource>(pieces, files, std::move(declared), source, counts, rules, valid,
+                                       piece_ranges(pieces, source.table(), by_entry_point));
 }
 
 }  // namespace millstream::loader

@@ -58,10 +58,12 @@ class RowSource {
 std::unique_ptr<RowSource> make_query_source(const exec::BlockSource& source, const TableCounts& counts,
                                              const RowRules& rules, bool valid);
 
-/// The same from the pieces; `table` is where they came from, for messages.
+/// The same from the pieces of those rows. Entry points are the pieces, or those of the table, each the pieces of its
+/// blocks. The query is read again only to name the row of an error.
 std::unique_ptr<RowSource> make_piece_source(const std::vector<Piece>& pieces,
                                              const std::vector<std::shared_ptr<PieceFile>>& files,
-                                             const plan::SourceTable& table,
-                                             std::shared_ptr<arrow::Schema> declared);
+                                             std::shared_ptr<arrow::Schema> declared,
+                                             const exec::BlockSource& source, const TableCounts& counts,
+                                             const RowRules& rules, bool valid, bool by_entry_point);
 
 }  // namespace millstream::loader

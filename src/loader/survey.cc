@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "base/cpu_share.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/progress.h"
@@ -18,7 +19,7 @@ namespace millstream::loader {
 namespace {
 
 constexpr int kFewEntryPoints = 16;
-constexpr uint32_t kFormat = 2;
+constexpr uint32_t kFormat = 3;
 
 // Bytes of plain values, lengths first.
 class Encoder {
@@ -145,7 +146,7 @@ struct PassFindings {
   std::vector<BlockFits> fits;
   std::vector<EntryFits> entry_fits;
   std::vector<Piece> train_pieces, valid_pieces;
-  int64_t piece_bytes = 0;
+  uint8_t no_room = 0;  // for all the rows
 
   std::string encode() const {
     Encoder out;
@@ -164,7 +165,7 @@ struct PassFindings {
     }
     encode_pieces(out, train_pieces);
     encode_pieces(out, valid_pieces);
-    out.value(piece_bytes);
+    out.value(no_room);
     return out.take();
   }
   static Result<PassFindings> decode(std::string_view bytes) {
@@ -192,7 +193,7 @@ struct PassFindings {
     }
     found.train_pieces = decode_pieces(in);
     found.valid_pieces = decode_pieces(in);
-    found.piece_bytes = in.value<int64_t>();
+    found.no_room = in.value<uint8_t>();
     if (!in.done()) return bug_error("the survey's findings of another rank are not readable");
     return found;
   }
@@ -411,7 +412,9 @@ struct TablePass {
 
 // Where the first `limit_rows` rows of the table end. Rank 0 reads up to there; that is little, or the limit is large
 // and everything is read twice, which is the price of trying out.
-Result<RowLimit> find_limit(comm::Job& job, const exec::BlockSource& source, int64_t limit_rows) {
+Result<RowLimit> find_limit(const SurveyRequest& request, const exec::BlockSource& source) {
+  comm::Job& job = *request.job;
+  const int64_t limit_rows = request.limit_rows;
   RowLimit limit;
   if (limit_rows <= 0) return limit;
   Status status;
@@ -435,21 +438,27 @@ Result<RowLimit> find_limit(comm::Job& job, const exec::BlockSource& source, int
       return Status::OK();
     }();
   }
-  MILLSTREAM_TRY(job.agree(status));
+  MILLSTREAM_TRY(request.phase->agree(status));
   MILLSTREAM_TRY(job.world().broadcast(&limit, sizeof(limit), 0));
   return limit;
 }
 
 // A pass by all ranks: what all of them found, in block order.
-Result<PassFindings> run_pass(comm::Job& job, const TablePass& pass, int threads, PieceWriter* writer) {
+Result<PassFindings> run_pass(const SurveyRequest& request, const TablePass& pass) {
+  comm::Job& job = *request.job;
   PassFindings mine;
-  Status status = pass.run(threads, &mine);
-  if (status.ok() && writer != nullptr) {
-    auto bytes = writer->close();
-    if (bytes.ok()) mine.piece_bytes = *bytes;
-    status = bytes.status();
+  Status status = pass.run(request.threads, &mine);
+  if (status.ok() && pass.writer != nullptr && pass.writer->full()) {
+    mine.no_room = 1;
+    if (!request.keep_if_possible) {
+      status = usage_error(
+          "loader.cache is \"memory\", and the prepared rows of rank {} need more than the {} that they may "
+          "have, "
+          "half of its budget: give more with --memory, or take \"disk\" or \"auto\"",
+          job.rank(), format_bytes(request.memory_limit));
+    }
   }
-  MILLSTREAM_TRY(job.agree(status));
+  MILLSTREAM_TRY(request.phase->agree(status));
   MILLSTREAM_ASSIGN(const auto gathered, job.world().allgather_bytes(mine.encode()));
   PassFindings all;
   for (const std::string& bytes : gathered) {
@@ -462,6 +471,7 @@ Result<PassFindings> run_pass(comm::Job& job, const TablePass& pass, int threads
     append(all.entry_fits, found.entry_fits);
     append(all.train_pieces, found.train_pieces);
     append(all.valid_pieces, found.valid_pieces);
+    all.no_room |= found.no_room;
   }
   sort_by_block(all.counts);
   sort_by_block(all.fits);
@@ -540,41 +550,55 @@ int64_t estimated_rows(const plan::SourceTable& table) {
   return rows;
 }
 
-// Everything that reads the data; the result is the same on every rank.
-Result<Survey> survey_data(const SurveyRequest& request, PieceWriter* writer) {
+// A pass over a table for whoever reads it first.
+Result<TablePass> first_pass(const SurveyRequest& request, bool is_train, PieceWriter* writer) {
   comm::Job& job = *request.job;
-  Survey survey;
-  const auto read_table = [&](const exec::BlockSource& source, double fraction,
-                              bool is_train) -> Result<TableCounts> {
-    MILLSTREAM_ASSIGN(const RowLimit limit, find_limit(job, source, request.limit_rows));
-    const int num_entry_points = static_cast<int>(source.table().entry_points().size());
-    const int end = static_cast<int>(std::min<int64_t>(num_entry_points, int64_t{limit.entry_point} + 1));
-    TablePass pass{.source = &source,
-                   .rules = RowRules(source.table(), request.plan->rules(), fraction),
+  const exec::BlockSource& source = is_train ? *request.train : *request.valid;
+  MILLSTREAM_ASSIGN(const RowLimit limit, find_limit(request, source));
+  const int num_entry_points = static_cast<int>(source.table().entry_points().size());
+  const int end = static_cast<int>(std::min<int64_t>(num_entry_points, int64_t{limit.entry_point} + 1));
+  return TablePass{.source = &source,
+                   .rules = RowRules(source.table(), request.plan->rules(), is_train ? request.fraction : 0),
                    .limit = limit,
                    .entry_points = deal_entry_points(source, end, job.rank(), job.size()),
-                   .count = true,
                    .sketch_capacity = estimated_rows(source.table()) <= features::kExactQuantileRows
                                           ? features::kExactQuantileRows
                                           : features::kSketchCapacity,
-                   .writer = is_train ? writer : nullptr,
+                   .writer = writer,
                    .rank = job.rank()};
+}
+
+// The pieces of a pass, unless there was no room for all rows.
+void keep_pieces(PassFindings& found, bool is_train, bool has_valid_query, Survey* survey) {
+  if (found.no_room) survey->has_pieces = false;
+  if (!survey->has_pieces) {
+    survey->train_pieces.clear();
+    survey->valid_pieces.clear();
+  } else if (is_train) {
+    survey->train_pieces = std::move(found.train_pieces);
+    if (!has_valid_query) survey->valid_pieces = std::move(found.valid_pieces);
+  } else {
+    survey->valid_pieces = std::move(found.train_pieces);
+  }
+}
+
+// Everything that reads the data; the result is the same on every rank.
+Result<Survey> survey_data(const SurveyRequest& request, PieceWriter* writer) {
+  Survey survey;
+  survey.has_pieces = writer != nullptr;
+  const auto read_table = [&](bool is_train) -> Result<TableCounts> {
+    MILLSTREAM_ASSIGN(TablePass pass, first_pass(request, is_train, survey.has_pieces ? writer : nullptr));
+    pass.count = true;
     TableCounts counts;
     for (int number = 0;; ++number) {
-      if (is_train) {
-        pass.fits = request.plan->pending();
-      }
+      if (is_train) pass.fits = request.plan->pending();
       if (number > 0 && pass.fits.empty()) break;
-      MILLSTREAM_ASSIGN(PassFindings found, run_pass(job, pass, request.threads, pass.writer));
+      MILLSTREAM_ASSIGN(PassFindings found, run_pass(request, pass));
       if (number == 0) {
         counts.blocks = std::move(found.counts);
-        counts.index(num_entry_points);
+        counts.index(static_cast<int>(pass.source->table().entry_points().size()));
         MILLSTREAM_TRY(check_counts(counts, is_train ? "training" : "validation"));
-        if (is_train && writer != nullptr) {
-          survey.has_pieces = true;
-          survey.train_pieces = std::move(found.train_pieces);
-          survey.valid_pieces = std::move(found.valid_pieces);
-        }
+        keep_pieces(found, is_train, request.valid != nullptr, &survey);
       }
       if (!pass.fits.empty()) {
         std::vector<features::FitState> fits(pass.fits.size());
@@ -598,11 +622,87 @@ Result<Survey> survey_data(const SurveyRequest& request, PieceWriter* writer) {
     }
     return counts;
   };
-  MILLSTREAM_ASSIGN(survey.train, read_table(*request.train, request.fraction, true));
+  MILLSTREAM_ASSIGN(survey.train, read_table(true));
   if (request.valid != nullptr) {
-    MILLSTREAM_ASSIGN(survey.valid, read_table(*request.valid, 0, false));
+    MILLSTREAM_ASSIGN(survey.valid, read_table(false));
   }
   return survey;
+}
+
+// Reads the rows of a known survey, to keep them.
+Status read_pieces(const SurveyRequest& request, PieceWriter* writer, Survey* survey) {
+  survey->has_pieces = true;
+  for (const bool is_train : {true, false}) {
+    if (!survey->has_pieces || (!is_train && request.valid == nullptr)) break;
+    MILLSTREAM_ASSIGN(TablePass pass, first_pass(request, is_train, writer));
+    MILLSTREAM_ASSIGN(PassFindings found, run_pass(request, pass));
+    keep_pieces(found, is_train, request.valid != nullptr, survey);
+  }
+  const auto rows_of = [](const std::vector<Piece>& pieces) {
+    int64_t rows = 0;
+    for (const Piece& piece : pieces) rows += piece.rows;
+    return rows;
+  };
+  const int64_t valid_rows = survey->valid ? survey->valid->rows_train : survey->train.rows_valid;
+  if (survey->has_pieces && (rows_of(survey->train_pieces) != survey->train.rows_train ||
+                             rows_of(survey->valid_pieces) != valid_rows)) {
+    return file_error(
+        "the data has other rows than when it was surveyed: a file changed and kept its size and time");
+  }
+  return Status::OK();
+}
+
+// The bytes of each rank's file that pieces lie in.
+void set_file_bytes(Survey* survey, int num_ranks) {
+  survey->num_piece_files = survey->has_pieces ? num_ranks : 0;
+  survey->piece_file_bytes.assign(survey->num_piece_files, 0);
+  for (const auto* pieces : {&survey->train_pieces, &survey->valid_pieces}) {
+    for (const Piece& piece : *pieces) {
+      for (const PieceBatch& batch : piece.batches) {
+        int64_t& bytes = survey->piece_file_bytes[piece.file];
+        bytes = std::max(bytes, batch.offset + batch.bytes);
+      }
+    }
+  }
+}
+
+// Every rank opens what all ranks keep in memory. Where that can't be the rows are not kept.
+Status open_memory(const SurveyRequest& request, PieceWriter& writer, SurveyOutcome* outcome) {
+  comm::Job& job = *request.job;
+  Survey& survey = outcome->survey;
+  set_file_bytes(&survey, job.size());
+  if (!survey.has_pieces) {
+    notice_f("the prepared rows are not kept in memory: they need more than {}, half of a rank's budget",
+             format_bytes(request.memory_limit));
+    return Status::OK();
+  }
+  MILLSTREAM_ASSIGN(const auto paths, job.world().allgather_bytes(writer.path()));
+  Status status;
+  std::vector<std::shared_ptr<PieceFile>> files;
+  for (int rank = 0; rank < job.size() && status.ok(); ++rank) {
+    auto file = PieceFile::open(paths[rank]);
+    if (file.ok() && (*file)->size() >= survey.piece_file_bytes[rank]) {
+      files.push_back(std::move(*file));
+      continue;
+    }
+    status = usage_error(
+        "rank {} can't read the rows that rank {} keeps in memory (all ranks must be on one host and of one "
+        "user); "
+        "take loader.cache = \"disk\" or \"none\"",
+        job.rank(), rank);
+  }
+  uint8_t usable = status.ok();
+  MILLSTREAM_TRY(job.world().all_reduce(&usable, 1, comm::DataType::kUInt8, comm::ReduceOp::kMin));
+  if (usable) {
+    outcome->piece_files = std::move(files);
+  } else if (request.keep_if_possible) {
+    survey.has_pieces = false;
+    survey.train_pieces.clear();
+    survey.valid_pieces.clear();
+  } else {
+    return request.phase->agree(status);
+  }
+  return Status::OK();
 }
 
 }  // namespace
@@ -694,13 +794,16 @@ Result<Survey> decode_survey(std::string_view bytes) {
 
 Result<SurveyOutcome> run_survey(const SurveyRequest& request) {
   comm::Job& job = *request.job;
+  PhaseAgreement& phase = *request.phase;
   set_phase("survey");
   const SurveyCache cache(request.cache_directory);
+  const bool on_disk = request.keep == KeepRows::kOnDisk;
+  const bool in_memory = request.keep == KeepRows::kInMemory;
 
   // All ranks must mean the same data.
   const std::string data_key = survey_key(request);
   // The entry with pieces is another than the one without.
-  const std::string key = request.write_pieces ? data_key + "-pieces" : data_key;
+  const std::string key = on_disk ? data_key + "-pieces" : data_key;
   MILLSTREAM_ASSIGN(const auto keys, job.world().allgather_bytes(key));
   for (int rank = 0; rank < job.size(); ++rank) {
     if (keys[rank] != keys[0]) {
@@ -709,6 +812,10 @@ Result<SurveyOutcome> run_survey(const SurveyRequest& request) {
           "are they on a shared file system, and is nothing writing to them?",
           rank);
     }
+  }
+  std::unique_ptr<PieceWriter> writer;
+  if (in_memory) {
+    MILLSTREAM_ASSIGN(writer, PieceWriter::create_in_memory(request.memory_limit));
   }
 
   SurveyOutcome outcome;
@@ -732,9 +839,14 @@ Result<SurveyOutcome> run_survey(const SurveyRequest& request) {
       uint8_t usable = status.ok();
       MILLSTREAM_TRY(job.world().all_reduce(&usable, 1, comm::DataType::kUInt8, comm::ReduceOp::kMin));
       if (usable) {
-        MILLSTREAM_TRY(job.agree(fit(*request.plan, *survey)));
+        MILLSTREAM_TRY(phase.agree(fit(*request.plan, *survey)));
         outcome.survey = std::move(*survey);
         outcome.from_cache = true;
+        if (in_memory && request.read_again) {
+          MILLSTREAM_TRY(read_pieces(request, writer.get(), &outcome.survey));
+          MILLSTREAM_TRY(open_memory(request, *writer, &outcome));
+          MILLSTREAM_TRY(phase.agree(Status::OK()));  // the writers stay until all have opened their files
+        }
         return outcome;
       }
       if (!status.ok())
@@ -743,23 +855,22 @@ Result<SurveyOutcome> run_survey(const SurveyRequest& request) {
     }
   }
 
-  // Rank 0 makes the new entry's folder; pieces need it, the survey alone can do without.
+  // Rank 0 makes the new entry's folder; pieces on disk need it, the survey alone can do without.
   std::string temporary;
   Status status;
   if (job.rank() == 0) {
     auto begun = cache.begin(key);
     if (begun.ok()) temporary = *begun;
-    if (request.write_pieces) {
+    if (on_disk) {
       status = begun.status();
     } else if (!begun.ok()) {
       notice_f("the survey is not kept: {}", begun.status().message());
     }
   }
-  MILLSTREAM_TRY(job.agree(status));
-  MILLSTREAM_ASSIGN(temporary, job.world().broadcast_bytes(temporary, 0));
-  const auto survey_here = [&]() -> Result<SurveyOutcome> {
-    std::unique_ptr<PieceWriter> writer;
-    if (request.write_pieces) {
+  const auto survey_here = [&]() -> Status {
+    MILLSTREAM_TRY(phase.agree(status));
+    MILLSTREAM_ASSIGN(temporary, job.world().broadcast_bytes(temporary, 0));
+    if (on_disk) {
       auto created = PieceWriter::create(SurveyCache::piece_path(temporary, job.rank()));
       Status made = created.status();
       if (!made.ok()) {
@@ -770,22 +881,15 @@ Result<SurveyOutcome> run_survey(const SurveyRequest& request) {
       } else {
         writer = std::move(*created);
       }
-      MILLSTREAM_TRY(job.agree(made));
+      MILLSTREAM_TRY(phase.agree(made));
     }
     MILLSTREAM_ASSIGN(outcome.survey, survey_data(request, writer.get()));
-    if (request.write_pieces) {
+    Survey& survey = outcome.survey;
+    if (in_memory) MILLSTREAM_TRY(open_memory(request, *writer, &outcome));
+    if (on_disk) {
       // Sizes as the files have them, seen from rank 0; every rank must see the same.
-      Survey& survey = outcome.survey;
-      survey.num_piece_files = job.size();
-      survey.piece_file_bytes.assign(job.size(), 0);
-      for (const auto* pieces : {&survey.train_pieces, &survey.valid_pieces}) {
-        for (const Piece& piece : *pieces) {
-          for (const PieceBatch& batch : piece.batches) {
-            int64_t& bytes = survey.piece_file_bytes[piece.file];
-            bytes = std::max(bytes, batch.offset + batch.bytes);
-          }
-        }
-      }
+      MILLSTREAM_TRY(phase.agree(writer->close().status()));
+      set_file_bytes(&survey, job.size());
       auto files = open_pieces(temporary, survey);
       Status seen = files.status();
       if (!seen.ok()) {
@@ -796,14 +900,23 @@ Result<SurveyOutcome> run_survey(const SurveyRequest& request) {
       } else {
         outcome.piece_files = std::move(*files);
       }
-      MILLSTREAM_TRY(job.agree(seen));
+      MILLSTREAM_TRY(phase.agree(seen));
     }
-    return std::move(outcome);
+    // Before anything is committed, and before a writer in memory is gone.
+    return phase.agree(Status::OK());
   };
-  auto result = survey_here();
+  const Status surveyed = survey_here();
   if (job.rank() == 0 && !temporary.empty()) {
-    if (result.ok()) {
-      const Status kept = cache.commit(key, temporary, encode_survey(result->survey));
+    if (surveyed.ok()) {
+      Survey lasting = outcome.survey;
+      if (!on_disk) {
+        lasting.has_pieces = false;
+        lasting.train_pieces.clear();
+        lasting.valid_pieces.clear();
+        lasting.num_piece_files = 0;
+        lasting.piece_file_bytes.clear();
+      }
+      const Status kept = cache.commit(key, temporary, encode_survey(lasting));
       if (kept.ok()) {
         cache.trim(key);
       } else {
@@ -814,7 +927,8 @@ Result<SurveyOutcome> run_survey(const SurveyRequest& request) {
       cache.abandon(temporary);
     }
   }
-  return result;
+  MILLSTREAM_TRY(surveyed);
+  return outcome;
 }
 
 }  // namespace millstream::loader

@@ -3,9 +3,11 @@
 //
 // 1. Entry points are dealt to ranks by bytes and to threads by a queue; what each block gave is gathered to every
 //    rank and put together in block order, so that nothing depends on who read what.
-// 2. With few entry points and shuffle = window the rows are written to the cache as pieces on the way
-//    (loader/pieces.h): they are the entry points of training then.
+// 2. The rows that take part can be kept on the way, as pieces on disk or in memory (loader/pieces.h). With few entry
+//    points and shuffle = window they always are: the pieces are the entry points of training then.
 // 3. The result is kept in the cache under a key of everything it depends on (loader/survey_cache.h).
+// 4. A phase ends with its first agreement that is an error (PhaseAgreement): however a rank came to fail, in a thread
+//    or by a peer, all ranks take part in the same number of agreements.
 
 #include <memory>
 #include <optional>
@@ -47,31 +49,55 @@ struct Survey {
   std::optional<TableCounts> valid;                   ///< of the validation query
   std::vector<std::vector<features::FitState>> fits;  ///< by pass, for features::FeaturePlan::provide
   bool has_pieces = false;
-  std::vector<Piece> train_pieces, valid_pieces;  ///< in block order, none of zero rows
+  /// In block order, none of zero rows. Validation's are those of the validation query where there is one.
+  std::vector<Piece> train_pieces, valid_pieces;
   int64_t num_piece_files = 0;
   std::vector<int64_t> piece_file_bytes;
 };
 
+/// The agreements of one phase that all ranks go through. After one that ended in an error there are no more: it is
+/// the answer to all further ones. So a rank that heard of a failure in the middle of the phase, and skips to its end,
+/// agrees as often as one that heard of it in the next agreement. Main thread.
+class PhaseAgreement {
+ public:
+  explicit PhaseAgreement(comm::Job& job) : job_(job) {}
+  Status agree(const Status& mine) {
+    if (ended_.ok()) ended_ = job_.agree(mine);
+    return ended_;
+  }
+
+ private:
+  comm::Job& job_;
+  Status ended_;
+};
+
+/// Where the survey keeps the rows that take part.
+enum class KeepRows : uint8_t { kNo, kOnDisk, kInMemory };
+
 struct SurveyRequest {
   comm::Job* job = nullptr;
+  PhaseAgreement* phase = nullptr;
   const exec::BlockSource* train = nullptr;
   const exec::BlockSource* valid = nullptr;  ///< or null
   features::FeaturePlan* plan = nullptr;     ///< is fitted on return
   double fraction = 0;
   int64_t limit_rows = 0;
-  bool write_pieces = false;
-  std::string cache_directory;  ///< see LoaderConfig; empty: the default
+  KeepRows keep = KeepRows::kNo;
+  int64_t memory_limit = 0;       ///< in memory: bytes that this rank may keep
+  bool keep_if_possible = false;  ///< else that there is no room is an error
+  bool read_again = true;         ///< in memory: reads the data for it also where the survey is known
+  std::string cache_directory;    ///< see LoaderConfig; empty: the default
   int threads = 1;
 };
 
 struct SurveyOutcome {
   Survey survey;
-  std::vector<std::shared_ptr<PieceFile>> piece_files;
+  std::vector<std::shared_ptr<PieceFile>> piece_files;  ///< empty where no rows are kept
   bool from_cache = false;
   std::string key;  ///< see DataLoader::survey_key
 };
 
-/// Collective over the world, main threads; errors are agreed.
+/// Collective over the world, main threads; the caller ends the phase with an agreement.
 Result<SurveyOutcome> run_survey(const SurveyRequest& request);
 
 /// Whether the rows shall be rewritten: a rule on data and recipe alone.

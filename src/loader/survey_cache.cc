@@ -62,6 +62,16 @@ std::string SurveyCache::entry_path(const std::string& key) const {
   return directory_ + "/" + key;
 }
 
+int64_t SurveyCache::free_bytes() const {
+  std::error_code error;
+  for (fs::path path = fs::absolute(directory_, error); !path.empty(); path = path.parent_path()) {
+    const fs::space_info space = fs::space(path, error);
+    if (!error) return static_cast<int64_t>(std::min<uintmax_t>(space.available, INT64_MAX));
+    if (path == path.parent_path()) break;
+  }
+  return 0;
+}
+
 std::string SurveyCache::piece_path(const std::string& entry, int rank) {
   return fmt::format("{}/pieces-{}.arrow", entry, rank);
 }

@@ -21,6 +21,8 @@ class SurveyCache {
 
   const std::string& directory() const { return directory_; }
   std::string entry_path(const std::string& key) const;
+  /// Free bytes of the file system that the directory is on, or is going to be on.
+  int64_t free_bytes() const;
   static std::string piece_path(const std::string& entry, int rank);
 
   /// The survey's bytes of an entry, empty where there is none that is whole. Marks it as used now.

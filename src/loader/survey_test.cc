@@ -170,6 +170,21 @@ TEST_F(SurveyTest, PiecesComeBackWithNarrowedIntegers) {
   check(all, [](int64_t row) { return row; });
   check(some, [&](int64_t row) { return int64_t{odd[row]}; });
 
+  // In memory the same bytes, up to a limit.
+  auto memory = PieceWriter::create_in_memory(bytes).ValueOrDie();
+  Piece in_memory, beyond;
+  ASSERT_TRUE(memory->append(*batch, nullptr, kRows, &in_memory).ok());
+  EXPECT_FALSE(memory->full());
+  const auto memory_file = PieceFile::open(memory->path()).ValueOrDie();
+  ASSERT_TRUE(memory->append(*batch, nullptr, kRows, &beyond).ok());
+  EXPECT_TRUE(memory->full());
+  EXPECT_LE(PieceFile::open(memory->path()).ValueOrDie()->size(), bytes);
+  memory.reset();
+  std::shared_ptr<arrow::ResizableBuffer> other;
+  EXPECT_TRUE(memory_file->read(in_memory.batches.back(), *schema, &other)
+                  .ValueOrDie()
+                  ->Equals(*file->read(all.batches.back(), *schema, &scratch).ValueOrDie()));
+
   // A file that lost its end, and one with other bytes.
   fs::resize_file(path, bytes - 100);
   EXPECT_EQ(error_category(

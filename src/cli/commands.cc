@@ -314,6 +314,10 @@ Status run_batches(Session& session) {
   const double waiting =
       span + to_first > 0 ? sums[0] / static_cast<double>(session.roles.trainers.size()) / (span + to_first)
                           : 0;
+  const auto kept = loader->survey().cache;
+  const std::string cache = kept == loader::Cache::kMemory ? "memory"
+                            : kept == loader::Cache::kDisk ? "disk"
+                                                           : "none";
   if (options.json) {
     JsonObject object;
     object.add("rows", rows).add("batches", batches).add("rows_per_second", speed);
@@ -324,6 +328,7 @@ Status run_batches(Session& session) {
     object.add("ranks", job.size()).add("trainers", session.roles.trainers.size());
     object.add("seconds", span).add("seconds_survey", largest[6]).add("wait_fraction", waiting);
     object.add("peak_rss_bytes", static_cast<int64_t>(largest[7]));
+    object.add("cache", cache).add("shuffle_quality", loader->shuffle_quality());
     print_out(object.str() + "\n");
     return Status::OK();
   }
@@ -338,6 +343,12 @@ Status run_batches(Session& session) {
             session.roles.trainers.size() == 1 ? "s" : "");
   text.line("seconds", "{:.2f} to the first batch, {:.2f} from there to the last", to_first, span);
   text.line("speed", "{} rows/s", format_rate(speed));
+  text.line("shuffle", "spread of a batch's rows {:.3f} of a uniform shuffle's", loader->shuffle_quality());
+  text.line("cache", "{}",
+            kept == loader::Cache::kNone
+                ? "none"
+                : fmt::format("{} of prepared rows {} {}", format_bytes(loader->survey().cache_bytes),
+                              kept == loader::Cache::kMemory ? "in" : "on", cache));
   text.line("memory", "{} at most a rank", format_bytes(static_cast<int64_t>(largest[7])));
   print_out(text.text());
   return Status::OK();

@@ -22,6 +22,7 @@
 #include "features/feature_plan.h"
 #include "features/row_packer.h"
 #include "loader/feeding.h"
+#include "loader/shuffle_quality.h"
 #include "loader/survey.h"
 #include "loader/survey_cache.h"
 #include "plan/planner.h"
@@ -171,6 +172,10 @@ class Loader final : public DataLoader {
     return config_.validation_passes ? feed_plan_->batches_of(PassKind::kValid) : 0;
   }
   const std::vector<Pass>& passes() const override { return feed_plan_->passes(); }
+  double shuffle_quality() const override {
+    if (passes().empty()) return 1;
+    return loader::shuffle_quality(train_->counts(), feed_plan_->parts(0)->schedule().config());
+  }
   Result<std::optional<Batch>> next() override;
   StreamPosition position() const override { return feed_plan_->position_of(next_batch_); }
   void release() override;

@@ -106,6 +106,9 @@ class DataLoader {
   virtual int64_t steps_per_epoch() const = 0;
   virtual int64_t steps_per_validation() const = 0;
   virtual const std::vector<Pass>& passes() const = 0;
+  /// How well an epoch is shuffled, 1 for as well as a uniform shuffle: see loader/shuffle_quality.h. Takes some
+  /// hundredths of a second.
+  virtual double shuffle_quality() const = 0;
 
   /// The next batch of the stream for this trainer, nothing at the end. Blocks until its rows are there.
   virtual Result<std::optional<Batch>> next() = 0;

@@ -11,7 +11,7 @@ from harness import SOURCE, ProgramTest, main
 TRAIN_KEYS = ("rows rows_dropped steps epochs ranks trainers seconds_total seconds_survey seconds_to_first_batch "
               "seconds_training rows_per_second wait_fraction loss_first loss_last valid peak_rss_bytes bundle "
               "run").split()
-BATCHES_KEYS = "rows batches rows_per_second seconds_to_first_batch".split()
+BATCHES_KEYS = "rows batches rows_per_second seconds_to_first_batch cache shuffle_quality".split()
 
 
 class CommandLine(ProgramTest):

@@ -389,7 +389,8 @@ const std::vector<Key>& recipe_keys() {
           "The query whose rows train the model. Relative file names are relative to the recipe's folder."),
       valid_key(),
       text_key("data", "target", true, PLACE(r.data.target), "a column of the query",
-               "The number that the model learns to predict."),
+               "What the model learns to predict: a number; with loss = \"bce\" 0 or 1; with loss = "
+               "\"cross_entropy\" a class, a whole number from 0."),
       choice_key(
           "data", "on_null_target", PLACE(r.data.on_null_target),
           std::vector<std::pair<std::string, OnNull>>{{"error", OnNull::kError}, {"drop", OnNull::kDrop}},
@@ -448,20 +449,60 @@ const std::vector<Key>& recipe_keys() {
                  std::vector<std::pair<std::string, std::string>>{{"mlp", "mlp"}},
                  "A multi-layer perceptron; its default widths are those of TaxiDemandNN."),
       hidden_key(),
+      integer_key(
+          "model", "classes", PLACE(r.model.classes), 0, int64_t{1} << 24,
+          "With loss = \"cross_entropy\": how many classes there are, one more than the largest value of the "
+          "target. 0: the model has one output."),
       integer_key("train", "epochs", PLACE(r.train.epochs), 1, 1000000, "Passes over the training rows."),
       choice_key("train", "optimizer", PLACE(r.train.optimizer),
                  std::vector<std::pair<std::string, std::string>>{
                      {"adam", "adam"}, {"adamw", "adamw"}, {"sgd", "sgd"}},
                  "As PyTorch's Adam, AdamW and SGD."),
       number_key("train", "learning_rate", PLACE(r.train.learning_rate), 0, false, kNoLimit,
-                 "The step's length."),
+                 "The step's length; with a schedule the largest."),
+      choice_key(
+          "train", "schedule", PLACE(r.train.schedule),
+          std::vector<std::pair<std::string, std::string>>{
+              {"constant", "constant"}, {"linear", "linear"}, {"cosine", "cosine"}, {"step", "step"}},
+          "How the learning rate goes on after the warm-up: it stays; falls to learning_rate_end by the last "
+          "step in a straight line or along half a cosine; or is multiplied by decay_factor every "
+          "decay_every "
+          "epochs."),
+      integer_key("train", "warmup_steps", PLACE(r.train.warmup_steps), 0, kNoLimit64,
+                  "Steps in which the learning rate rises from almost 0, in a straight line."),
+      number_key("train", "learning_rate_end", PLACE(r.train.learning_rate_end), 0, true, kNoLimit,
+                 "With schedule = \"linear\" or \"cosine\"."),
+      integer_key("train", "decay_every", PLACE(r.train.decay_every), 1, 1000000,
+                  "With schedule = \"step\": epochs."),
+      number_key("train", "decay_factor", PLACE(r.train.decay_factor), 0, false, 1,
+                 "With schedule = \"step\"."),
       number_key(
           "train", "weight_decay", PLACE(r.train.weight_decay), 0, true, kNoLimit,
           "Decay of the weights: decoupled from the gradient with adamw, an L2 penalty with adam and sgd."),
       number_key("train", "momentum", PLACE(r.train.momentum), 0, true, 1, "With optimizer = \"sgd\"."),
-      choice_key("train", "loss", PLACE(r.train.loss),
-                 std::vector<std::pair<std::string, std::string>>{{"mse", "mse"}, {"mae", "mae"}},
-                 "Mean squared or mean absolute error."),
+      choice_key(
+          "train", "loss", PLACE(r.train.loss),
+          std::vector<std::pair<std::string, std::string>>{{"mse", "mse"},
+                                                           {"mae", "mae"},
+                                                           {"huber", "huber"},
+                                                           {"bce", "bce"},
+                                                           {"cross_entropy", "cross_entropy"}},
+          "For a number: mean squared error, mean absolute error, or Huber's between them. For a target of 0 "
+          "and 1: \"bce\", binary cross-entropy of logits. For a target that is a class, 0 to classes - 1: "
+          "\"cross_entropy\"."),
+      number_key("train", "huber_delta", PLACE(r.train.huber_delta), 0, false, kNoLimit,
+                 "With loss = \"huber\": errors up to here count squared, larger ones in proportion."),
+      number_key("train", "clip_norm", PLACE(r.train.clip_norm), 0, true, kNoLimit,
+                 "The largest norm that the gradients of a step may have, all together; larger ones are "
+                 "scaled down. "
+                 "0: no limit."),
+      integer_key("train", "accumulate", PLACE(r.train.accumulate), 1, 1000000,
+                  "Batches whose gradients make up one step of the optimizer, weighted by rows."),
+      integer_key(
+          "train", "patience", PLACE(r.train.patience), 0, 1000000,
+          "Training stops when so many epochs in a row brought no better validation (rmse with loss = "
+          "\"mse\", mae with \"mae\" and \"huber\", log_loss with the others). 0: it goes on. Whatever it "
+          "is, the bundle has the weights of the best epoch."),
       integer_key("train", "seed", PLACE(r.train.seed), 0, kNoLimit64,
                   "Decides the first weights and the order of rows: the same seed gives the same run, on any "
                   "number of "

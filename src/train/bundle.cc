@@ -39,7 +39,7 @@ const char* on_null_name(features::OnNull on_null) {
 Json to_json(const Bundle& bundle) {
   Json json;
   json["format"] = kFormat;
-  json["format_version"] = kBundleFormatVersion;
+  json["format_version"] = bundle.loss == "mse" || bundle.loss == "mae" ? 1 : kBundleFormatVersion;
   json["millstream"] = bundle.millstream_version;
   json["query"] = bundle.query;
   json["prediction_query"] = bundle.prediction_query;
@@ -60,6 +60,7 @@ Json to_json(const Bundle& bundle) {
                    {"hidden", bundle.model.hidden},
                    {"inputs", bundle.model_inputs},
                    {"precision", bundle.precision}};
+  if (bundle.model.classes > 0) json["model"]["classes"] = bundle.model.classes;
   json["training"] = {{"loss", bundle.loss},
                       {"seed", bundle.seed},
                       {"rows_train", bundle.rows_train},
@@ -181,6 +182,7 @@ Result<Bundle> from_json(const std::string& text) {
       bundle.model.hidden.push_back(size.get<int64_t>());
   }
   bundle.model_inputs = read.count(model, "inputs");
+  if (model.contains("classes")) bundle.model.classes = read.count(model, "classes");
   bundle.precision = read.text(model, "precision");
   const Json& training = read.member(json, "training");
   bundle.loss = read.text(training, "loss");

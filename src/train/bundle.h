@@ -17,7 +17,8 @@
 
 namespace millstream::train {
 
-inline constexpr int64_t kBundleFormatVersion = 1;
+/// 2: losses other than mse and mae, whose outputs are no predictions yet; others are still written as 1.
+inline constexpr int64_t kBundleFormatVersion = 2;
 
 /// A column of the query's files.
 struct BundleInput {

@@ -18,6 +18,31 @@ Status check_not_negative(const char* key, double value) {
   return usage_error("{} is {}; it must be a number of at least 0", key, value);
 }
 
+Status check_schedule(const TrainConfig& config) {
+  MILLSTREAM_TRY(check_choice("train.schedule", config.schedule, {"constant", "linear", "cosine", "step"}));
+  if (config.warmup_steps < 0)
+    return usage_error("train.warmup_steps is {}; it can't be negative", config.warmup_steps);
+  MILLSTREAM_TRY(check_not_negative("train.learning_rate_end", config.learning_rate_end));
+  const bool has_end = config.schedule == "linear" || config.schedule == "cosine";
+  if (config.learning_rate_end != 0 && !has_end)
+    return usage_error(
+        "train.learning_rate_end is {}, but only the schedules linear and cosine have an end and "
+        "train.schedule "
+        "is {}",
+        config.learning_rate_end, config.schedule);
+  if (config.decay_every < 1)
+    return usage_error("train.decay_every is {}; it must be at least 1", config.decay_every);
+  if (!(config.decay_factor > 0 && config.decay_factor < 1))
+    return usage_error("train.decay_factor is {}; it must be a number between 0 and 1", config.decay_factor);
+  const TrainConfig defaults;
+  if (config.schedule == "step") return Status::OK();
+  if (config.decay_every != defaults.decay_every || config.decay_factor != defaults.decay_factor)
+    return usage_error(
+        "train.decay_every and train.decay_factor belong to the schedule step, but train.schedule is {}",
+        config.schedule);
+  return Status::OK();
+}
+
 }  // namespace
 
 Status validate(const ModelConfig& config) {
@@ -25,13 +50,15 @@ Status validate(const ModelConfig& config) {
   for (int64_t size : config.hidden)
     if (size < 1 || size > (int64_t{1} << 24))
       return usage_error("model.hidden has a layer of {} units; a layer has 1 to {}", size, int64_t{1} << 24);
+  if (config.classes != 0 && (config.classes < 2 || config.classes > (int64_t{1} << 24)))
+    return usage_error("model.classes is {}; there are 2 to {} classes", config.classes, int64_t{1} << 24);
   return Status::OK();
 }
 
 Status validate(const TrainConfig& config) {
   if (config.epochs < 1) return usage_error("train.epochs is {}; it must be at least 1", config.epochs);
   MILLSTREAM_TRY(check_choice("train.optimizer", config.optimizer, {"adam", "adamw", "sgd"}));
-  MILLSTREAM_TRY(check_choice("train.loss", config.loss, {"mse", "mae"}));
+  MILLSTREAM_TRY(check_choice("train.loss", config.loss, {"mse", "mae", "huber", "bce", "cross_entropy"}));
   MILLSTREAM_TRY(check_choice("train.precision", config.precision, {"float32", "float64"}));
   MILLSTREAM_TRY(check_not_negative("train.learning_rate", config.learning_rate));
   MILLSTREAM_TRY(check_not_negative("train.weight_decay", config.weight_decay));
@@ -40,6 +67,31 @@ Status validate(const TrainConfig& config) {
     return usage_error(
         "train.momentum is {}, but only the optimizer sgd has a momentum and train.optimizer is {}",
         config.momentum, config.optimizer);
+  MILLSTREAM_TRY(check_schedule(config));
+  MILLSTREAM_TRY(check_not_negative("train.clip_norm", config.clip_norm));
+  if (config.accumulate < 1)
+    return usage_error("train.accumulate is {}; it must be at least 1", config.accumulate);
+  if (config.patience < 0) return usage_error("train.patience is {}; it can't be negative", config.patience);
+  if (!(std::isfinite(config.huber_delta) && config.huber_delta > 0))
+    return usage_error("train.huber_delta is {}; it must be a number above 0", config.huber_delta);
+  if (config.huber_delta != 1 && config.loss != "huber")
+    return usage_error("train.huber_delta is {}, but only the loss huber has one and train.loss is {}",
+                       config.huber_delta, config.loss);
+  return Status::OK();
+}
+
+Status validate(const ModelConfig& model, const TrainConfig& config) {
+  MILLSTREAM_TRY(validate(model));
+  MILLSTREAM_TRY(validate(config));
+  if (config.loss == "cross_entropy" && model.classes == 0)
+    return usage_error(
+        "model.classes is missing: with train.loss = \"cross_entropy\" it is the number of classes, one more "
+        "than "
+        "the largest value of the target");
+  if (config.loss != "cross_entropy" && model.classes != 0)
+    return usage_error(
+        "model.classes is {}, but only the loss cross_entropy has classes and train.loss is {}",
+        model.classes, config.loss);
   return Status::OK();
 }
 

@@ -12,15 +12,26 @@ namespace millstream::train {
 struct ModelConfig {
   std::string kind = "mlp";
   std::vector<int64_t> hidden = {64, 32};
+  int64_t classes = 0;  ///< with the loss cross_entropy: so many outputs; else 0: one output
+  int64_t outputs() const { return classes > 0 ? classes : 1; }
 };
 
 struct TrainConfig {
   int64_t epochs = 5;
   std::string optimizer = "adam";  ///< adam, adamw, sgd
   double learning_rate = 1e-3;
+  std::string schedule = "constant";  ///< constant, linear, cosine, step: train/learning_rate.h
+  int64_t warmup_steps = 0;
+  double learning_rate_end = 0;  ///< linear, cosine
+  int64_t decay_every = 1;       ///< step: epochs
+  double decay_factor = 0.1;     ///< step
   double weight_decay = 0;
   double momentum = 0;       ///< sgd
-  std::string loss = "mse";  ///< mse, mae
+  double clip_norm = 0;      ///< 0: no clipping
+  int64_t accumulate = 1;    ///< batches a step of the optimizer
+  std::string loss = "mse";  ///< mse, mae, huber, bce, cross_entropy
+  double huber_delta = 1;
+  int64_t patience = 0;  ///< epochs without a better validation before training stops; 0: never
   uint64_t seed = 0;
   std::string precision = "float32";  ///< float32, float64
 };
@@ -28,5 +39,7 @@ struct TrainConfig {
 /// Usage errors naming the recipe's key, the value, and what it can be.
 Status validate(const ModelConfig& config);
 Status validate(const TrainConfig& config);
+/// What the two say together: classes and loss.
+Status validate(const ModelConfig& model, const TrainConfig& config);
 
 }  // namespace millstream::train

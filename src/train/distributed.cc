@@ -109,8 +109,8 @@ Status DistributedDataParallel::start(const DistributedOptions& options) {
   return Status::OK();
 }
 
-void DistributedDataParallel::backward(const at::Tensor& loss) {
-  if (reducer_) reducer_->prepare_for_backward({loss});
+void DistributedDataParallel::backward(const at::Tensor& loss, bool reduce) {
+  if (reducer_ && reduce) reducer_->prepare_for_backward({loss});
   loss.backward();
 }
 

@@ -42,8 +42,9 @@ class DistributedDataParallel {
   double loss_scale(int64_t global_rows) const {
     return static_cast<double>(trainers_) / static_cast<double>(global_rows);
   }
-  /// Backward pass of `loss` (scaled), gradients reduced when it returns. Throws c10::Error.
-  void backward(const at::Tensor& loss);
+  /// Backward pass of `loss` (scaled); gradients add up until clear_gradients(). With `reduce` they are those of all
+  /// trainers when it returns, else this trainer's own: every trainer passes the same. Throws c10::Error.
+  void backward(const at::Tensor& loss, bool reduce = true);
   /// Forgets the gradients.
   void clear_gradients();
 

@@ -5,6 +5,7 @@
 
 #include "comm/mpi_test.h"
 #include "train/distributed.h"
+#include "train/loss.h"
 #include "train/optimizer.h"
 #include "train/process_group.h"
 
@@ -100,6 +101,46 @@ TEST(DistributedDataParallel, HundredStepsGiveTheSameWeights) {
     for (size_t i = 0; i < model->parameters().size(); ++i)
       expect_close(model->parameters()[i].tensor.detach(), whole->parameters()[i].tensor.detach(),
                    std::string(kind) + " " + model->parameters()[i].name);
+  }
+}
+
+TEST(DistributedDataParallel, EveryLossWithAccumulationAndClipping) {
+  const int trainers = test_job().size(), trainer = test_job().rank();
+  auto group = group_of(trainers);
+  for (const char* loss : {"mse", "mae", "huber", "bce", "cross_entropy"}) {
+    TrainConfig config;
+    config.loss = loss;
+    ModelConfig kind{"mlp", {16}};
+    if (config.loss == "cross_entropy") kind.classes = 3;
+    auto model = *make_model(kind, 4, at::kDouble, 1), whole = *make_model(kind, 4, at::kDouble, 1);
+    auto parallel = *DistributedDataParallel::make(*model, group);
+    auto alone = *DistributedDataParallel::make(*whole, nullptr);
+    auto optimizer = *make_optimizer(config, model->parameters()),
+         reference = *make_optimizer(config, whole->parameters());
+    for (int number = 0; number < 20; ++number) {
+      // Two batches a step, the second one small: together one batch of the reference.
+      const int64_t rows = 50, first = 48;
+      auto [features, target] = batch_of(number, rows, 4);
+      if (task_of(loss) == Task::kBinary) target = target.gt(0).to(at::kDouble);
+      if (task_of(loss) == Task::kClasses) target = target.abs().mul(2).floor().clamp(0, 2);
+      for (const auto& [from, to] : {std::pair{int64_t{0}, first}, {first, rows}}) {
+        const auto [begin, end] = share(trainer, trainers, to - from);
+        const at::Tensor sum =
+            summed_loss(config, model->forward(features.slice(0, from + begin, from + end)),
+                        target.slice(0, from + begin, from + end));
+        parallel->backward(sum * parallel->loss_scale(rows), to == rows);
+      }
+      alone->backward(summed_loss(config, whole->forward(features), target) * alone->loss_scale(rows));
+      clip_gradients(model->parameter_tensors(), 0.1);
+      clip_gradients(whole->parameter_tensors(), 0.1);
+      for (size_t i = 0; i < model->parameters().size(); ++i)
+        expect_close(model->parameters()[i].tensor.grad(), whole->parameters()[i].tensor.grad(),
+                     std::string(loss) + " " + model->parameters()[i].name);
+      optimizer->step();
+      reference->step();
+      parallel->clear_gradients();
+      alone->clear_gradients();
+    }
   }
 }
 

@@ -26,15 +26,16 @@ at::Tensor uniform_tensor(at::IntArrayRef shape, double bound, at::ScalarType ty
   return values.to(type);
 }
 
-/// Linear, ReLU, …, Linear with one output. Named as torch.nn.Sequential numbers its members, so that the
+/// Linear, ReLU, …, Linear. Named as torch.nn.Sequential numbers its members, so that the
 /// weights load into one: the ReLUs have the odd numbers.
 class Mlp final : public Model {
  public:
-  Mlp(const std::vector<int64_t>& hidden, int64_t inputs, at::ScalarType type, uint64_t seed)
-      : Model(inputs, type) {
+  Mlp(const ModelConfig& config, int64_t inputs, at::ScalarType type, uint64_t seed)
+      : Model(inputs, config.outputs(), type) {
+    const std::vector<int64_t>& hidden = config.hidden;
     int64_t from = inputs;
     for (size_t layer = 0; layer <= hidden.size(); ++layer) {
-      const int64_t to = layer < hidden.size() ? hidden[layer] : 1;
+      const int64_t to = layer < hidden.size() ? hidden[layer] : outputs_;
       const double bound = 1 / std::sqrt(static_cast<double>(from));
       const auto number = static_cast<uint32_t>(layer);
       add_parameter(fmt::format("layers.{}.weight", 2 * layer),
@@ -51,7 +52,7 @@ class Mlp final : public Model {
       if (i > 0) x = at::relu(x);
       x = at::linear(x, parameters_[i].tensor, parameters_[i + 1].tensor);
     }
-    return x.squeeze(1);
+    return outputs_ == 1 ? x.squeeze(1) : x;
   }
 };
 
@@ -120,7 +121,8 @@ Result<std::unique_ptr<Model>> make_model(const ModelConfig& config, int64_t inp
   // Told before the allocator would.
   double parameters = 0, from = static_cast<double>(inputs);
   for (size_t layer = 0; layer <= config.hidden.size(); ++layer) {
-    const double to = layer < config.hidden.size() ? static_cast<double>(config.hidden[layer]) : 1;
+    const double to = layer < config.hidden.size() ? static_cast<double>(config.hidden[layer])
+                                                : static_cast<double>(config.outputs());
     parameters += (from + 1) * to;
     from = to;
   }
@@ -133,7 +135,7 @@ Result<std::unique_ptr<Model>> make_model(const ModelConfig& config, int64_t inp
         "layers are needed (model.hidden)",
         parameters, bytes / (1 << 30), format_bytes(memory));
   }
-  return std::make_unique<Mlp>(config.hidden, inputs, type, seed);
+  return std::make_unique<Mlp>(config, inputs, type, seed);
 }
 
 Result<at::ScalarType> scalar_type(const std::string& precision) {

@@ -23,10 +23,11 @@ struct NamedTensor {
 class Model {
  public:
   virtual ~Model() = default;
-  /// [rows, inputs] -> [rows]. Any number of rows, also zero.
+  /// [rows, inputs] -> [rows], or [rows, outputs] where the model has several. Any number of rows, also zero.
   virtual at::Tensor forward(const at::Tensor& features) const = 0;
 
   int64_t inputs() const { return inputs_; }
+  int64_t outputs() const { return outputs_; }
   at::ScalarType type() const { return type_; }
   /// What is learned, in a fixed order.
   const std::vector<NamedTensor>& parameters() const { return parameters_; }
@@ -41,10 +42,11 @@ class Model {
   Status load(const std::vector<StoredTensor>& tensors);
 
  protected:
-  Model(int64_t inputs, at::ScalarType type) : inputs_(inputs), type_(type) {}
+  Model(int64_t inputs, int64_t outputs, at::ScalarType type)
+      : inputs_(inputs), outputs_(outputs), type_(type) {}
   void add_parameter(std::string name, at::Tensor tensor);
 
-  int64_t inputs_;
+  int64_t inputs_, outputs_;
   at::ScalarType type_;
   std::vector<NamedTensor> parameters_, buffers_;
 };

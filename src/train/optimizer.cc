@@ -58,6 +58,8 @@ class Adam final : public Optimizer {
     }
   }
 
+  void set_learning_rate(double rate) override { learning_rate_ = rate; }
+
   std::vector<NamedTensor> state() const override {
     std::vector<NamedTensor> out;
     add_state("exp_avg", named_, means_, out);
@@ -94,6 +96,8 @@ class Sgd final : public Optimizer {
                     /*nesterov=*/false, /*maximize=*/false, /*is_first_step=*/false);
   }
 
+  void set_learning_rate(double rate) override { learning_rate_ = rate; }
+
   std::vector<NamedTensor> state() const override {
     std::vector<NamedTensor> out;
     add_state("momentum_buffer", named_, momenta_, out);
@@ -107,6 +111,17 @@ class Sgd final : public Optimizer {
 };
 
 }  // namespace
+
+void clip_gradients(const std::vector<at::Tensor>& parameters, double most) {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> gradients, norms;
+  collect_gradients(parameters, gradients);
+  for (const at::Tensor& gradient : gradients) norms.push_back(at::linalg_vector_norm(gradient, 2));
+  const double norm = at::linalg_vector_norm(at::stack(norms), 2).item<double>();
+  const double factor = most / (norm + 1e-6);
+  if (factor < 1)
+    for (at::Tensor& gradient : gradients) gradient.mul_(factor);
+}
 
 Result<std::unique_ptr<Optimizer>> make_optimizer(const TrainConfig& config,
                                                   const std::vector<NamedTensor>& parameters) {

@@ -27,6 +27,7 @@
 #include "plan/planner.h"
 #include "train/bundle.h"
 #include "train/library_functions.h"
+#include "train/loss.h"
 #include "train/metrics.h"
 #include "train/model.h"
 #include "train/torch_error.h"
@@ -48,9 +49,10 @@ struct Scorer {
 
 /// Predictions of one block, and what they were compared with.
 struct ScoredBlock {
-  std::vector<double> predictions;  ///< float32 models: floats, exactly
-  std::vector<uint8_t> present;     ///< a row each; empty: all. Rows that on_null = drop leaves out have none
-  RegressionSums sums;
+  std::vector<double> predictions;    ///< float32 models: floats, exactly
+  std::vector<double> probabilities;  ///< of the predicted classes
+  std::vector<uint8_t> present;  ///< a row each; empty: all. Rows that on_null = drop leaves out have none
+  EvaluationSums sums;
 };
 
 /// Types that can stand in one column of a table (design, section 4).
@@ -132,7 +134,7 @@ Result<std::unique_ptr<Scorer>> make_scorer(Bundle bundle, plan::Catalog& catalo
   for (const StoredTensor& tensor : bundle.weights.tensors)
     weight_bytes += static_cast<int64_t>(tensor.bytes.size());
   for (size_t i = 0; i <= bundle.model.hidden.size(); ++i) {
-    const int64_t to = i < bundle.model.hidden.size() ? bundle.model.hidden[i] : 1;
+    const int64_t to = i < bundle.model.hidden.size() ? bundle.model.hidden[i] : bundle.model.outputs();
     if (__builtin_add_overflow(expected, (from + 1) * to * (type == at::kDouble ? 8 : 4), &expected))
       expected = -1;
     from = to;
@@ -167,25 +169,37 @@ Result<std::unique_ptr<Scorer>> make_scorer(Bundle bundle, plan::Catalog& catalo
   return scorer;
 }
 
-/// The model over packed rows: appends to `predictions`, and compares with the target where there is one.
-void forward(const Scorer& scorer, const float* packed, int64_t rows, std::vector<double>& predictions,
-             RegressionSums& sums) {
+/// The model over packed rows: appends the predictions, or compares with the target where there is one.
+Status forward(const Scorer& scorer, const float* packed, int64_t rows, ScoredBlock& scored) {
   const int64_t stride = scorer.packer->row_floats(), inputs = scorer.packer->num_features();
   at::Tensor features =
       at::from_blob(const_cast<float*>(packed), {rows, inputs}, {stride, 1}, at::TensorOptions(at::kFloat));
   if (scorer.model->type() != at::kFloat) features = features.to(scorer.model->type());
-  const at::Tensor predicted = scorer.model->forward(features).to(at::kDouble).contiguous();
-  const double* values = predicted.const_data_ptr<double>();
-  predictions.insert(predictions.end(), values, values + rows);
-  if (!scorer.with_target) return;
-  std::vector<double> actual(static_cast<size_t>(rows));
-  for (int64_t i = 0; i < rows; ++i) actual[static_cast<size_t>(i)] = packed[i * stride + inputs];
-  sums.add(values, actual.data(), rows);
+  const Task task = task_of(scorer.bundle.loss);
+  at::Tensor outputs = scorer.model->forward(features).to(at::kDouble).contiguous();
+  if (scorer.with_target) {
+    MILLSTREAM_TRY(
+        check_targets(task, scorer.model->outputs(), scorer.bundle.target, packed + inputs, rows, stride));
+    scored.sums.add(outputs.const_data_ptr<double>(), packed + inputs, rows, stride);
+    return Status::OK();
+  }
+  auto append = [rows](const at::Tensor& values, std::vector<double>& out) {
+    const at::Tensor flat = values.to(at::kDouble).contiguous();
+    out.insert(out.end(), flat.const_data_ptr<double>(), flat.const_data_ptr<double>() + rows);
+  };
+  if (task == Task::kBinary) outputs = at::sigmoid(outputs);
+  if (task == Task::kClasses) {
+    const auto [probability, best] = at::softmax(outputs, 1).max(1);
+    append(probability, scored.probabilities);
+    outputs = best;
+  }
+  append(outputs, scored.predictions);
+  return Status::OK();
 }
 
 Result<ScoredBlock> score_block(const Scorer& scorer, int entry_point, const exec::BlockRows& block,
                                 loader::SelectedRows& selected, std::vector<float>& packed) {
-  ScoredBlock scored;
+  ScoredBlock scored{.sums = EvaluationSums(task_of(scorer.bundle.loss), scorer.bundle.model.outputs())};
   const int64_t rows = block.rows->num_rows();
   MILLSTREAM_TRY(scorer.rules->select(entry_point, block, rows, &selected));
   const int64_t kept = selected.train_rows;
@@ -205,18 +219,21 @@ Result<ScoredBlock> score_block(const Scorer& scorer, int entry_point, const exe
       status = scorer.packer->pack(*block.rows, selected.train.data() + begin, count, packed.data());
     }
     if (!status.ok()) return loader::locate_error(status, scorer.source->table(), entry_point, block);
-    forward(scorer, packed.data(), count, scored.predictions, scored.sums);
+    status = forward(scorer, packed.data(), count, scored);
+    if (!status.ok()) return loader::locate_error(status, scorer.source->table(), entry_point, block);
   }
-  if (!selected.all_train && kept < rows) {
+  if (!selected.all_train && kept < rows && !scorer.with_target) {
     // Room for the rows that were left out.
     scored.present.assign(static_cast<size_t>(rows), 0);
-    std::vector<double> all(static_cast<size_t>(rows), 0);
-    for (int64_t i = 0; i < kept; ++i) {
-      const auto row = static_cast<size_t>(selected.train[static_cast<size_t>(i)]);
-      scored.present[row] = 1;
-      all[row] = scored.predictions[static_cast<size_t>(i)];
+    for (int64_t i = 0; i < kept; ++i)
+      scored.present[static_cast<size_t>(selected.train[static_cast<size_t>(i)])] = 1;
+    for (std::vector<double>* column : {&scored.predictions, &scored.probabilities}) {
+      if (column->empty()) continue;
+      std::vector<double> all(static_cast<size_t>(rows), 0);
+      for (int64_t i = 0; i < kept; ++i)
+        all[static_cast<size_t>(selected.train[static_cast<size_t>(i)])] = (*column)[static_cast<size_t>(i)];
+      *column = std::move(all);
     }
-    scored.predictions = std::move(all);
   }
   return scored;
 }
@@ -313,7 +330,8 @@ Result<std::unique_ptr<Scorer>> open_scorer(comm::Job& job, plan::Catalog& catal
   return scorer;
 }
 
-/// A round's predictions of one entry point as bytes: count, whether some are absent, values, flags.
+/// A round's predictions of one entry point as bytes: count, whether some are absent, values, probabilities where
+/// there are classes, flags.
 std::string encode_predictions(const std::vector<ScoredBlock>& blocks) {
   std::string out;
   for (const ScoredBlock& block : blocks) {
@@ -321,9 +339,24 @@ std::string encode_predictions(const std::vector<ScoredBlock>& blocks) {
     out.append(reinterpret_cast<const char*>(head), sizeof head);
     out.append(reinterpret_cast<const char*>(block.predictions.data()),
                block.predictions.size() * sizeof(double));
+    out.append(reinterpret_cast<const char*>(block.probabilities.data()),
+               block.probabilities.size() * sizeof(double));
     out.append(reinterpret_cast<const char*>(block.present.data()), block.present.size());
   }
   return out;
+}
+
+/// `values` as an array of double, float or int64; `present` may be null.
+Result<std::shared_ptr<arrow::Array>> make_array(const arrow::DataType& type,
+                                                 const std::vector<double>& values, const uint8_t* present) {
+  auto make = [&]<class Builder, class T>(Builder builder, T) -> Result<std::shared_ptr<arrow::Array>> {
+    const std::vector<T> narrow(values.begin(), values.end());
+    MILLSTREAM_TRY(builder.AppendValues(narrow.data(), static_cast<int64_t>(narrow.size()), present));
+    return builder.Finish();
+  };
+  if (type.id() == arrow::Type::DOUBLE) return make(arrow::DoubleBuilder(), double());
+  if (type.id() == arrow::Type::INT64) return make(arrow::Int64Builder(), int64_t());
+  return make(arrow::FloatBuilder(), float());
 }
 
 class PredictionFile {
@@ -336,23 +369,22 @@ class PredictionFile {
       uint64_t head[2];
       std::memcpy(head, bytes.data(), sizeof head);
       bytes.remove_prefix(sizeof head);
-      std::vector<double> values(head[0]);
-      std::memcpy(values.data(), bytes.data(), head[0] * sizeof(double));
-      bytes.remove_prefix(head[0] * sizeof(double));
+      std::vector<std::vector<double>> columns(static_cast<size_t>(schema_->num_fields()));
+      for (auto& values : columns) {
+        values.resize(head[0]);
+        std::memcpy(values.data(), bytes.data(), head[0] * sizeof(double));
+        bytes.remove_prefix(head[0] * sizeof(double));
+      }
       const auto* present = head[1] != 0 ? reinterpret_cast<const uint8_t*>(bytes.data()) : nullptr;
       if (present != nullptr) bytes.remove_prefix(head[0]);
-      std::shared_ptr<arrow::Array> column;
-      if (schema_->field(0)->type()->id() == arrow::Type::DOUBLE) {
-        arrow::DoubleBuilder builder;
-        MILLSTREAM_TRY(builder.AppendValues(values.data(), static_cast<int64_t>(values.size()), present));
-        MILLSTREAM_TRY(builder.Finish(&column));
-      } else {
-        const std::vector<float> narrow(values.begin(), values.end());
-        arrow::FloatBuilder builder;
-        MILLSTREAM_TRY(builder.AppendValues(narrow.data(), static_cast<int64_t>(narrow.size()), present));
-        MILLSTREAM_TRY(builder.Finish(&column));
+      arrow::ArrayVector arrays;
+      for (size_t i = 0; i < columns.size(); ++i) {
+        MILLSTREAM_ASSIGN(auto array,
+                          make_array(*schema_->field(static_cast<int>(i))->type(), columns[i], present));
+        arrays.push_back(std::move(array));
       }
-      MILLSTREAM_TRY(writer_->write(*arrow::RecordBatch::Make(schema_, column->length(), {column})));
+      MILLSTREAM_TRY(
+          writer_->write(*arrow::RecordBatch::Make(schema_, static_cast<int64_t>(head[0]), arrays)));
     }
     return Status::OK();
   }
@@ -405,7 +437,10 @@ Result<int64_t> predict(comm::Job& job, plan::Catalog& catalog, const PredictJob
     MILLSTREAM_ASSIGN(const Deal deal, make_deal(job, threads_of(job, work)));
     if (job.rank() == 0) {
       const auto type = scorer->bundle.precision == "float64" ? arrow::float64() : arrow::float32();
-      const auto schema = arrow::schema({arrow::field("prediction", type)});
+      const bool classes = scorer->bundle.model.classes > 0;
+      arrow::FieldVector fields{arrow::field("prediction", classes ? arrow::int64() : type)};
+      if (classes) fields.push_back(arrow::field("probability", type));
+      const auto schema = arrow::schema(fields);
       MILLSTREAM_ASSIGN(auto writer,
                         exec::ParquetFileWriter::open(work.output, schema, {.overwrite = work.overwrite}));
       file.emplace(std::move(writer), schema);
@@ -427,11 +462,12 @@ Result<int64_t> predict(comm::Job& job, plan::Catalog& catalog, const PredictJob
 Result<EvaluateSummary> evaluate(comm::Job& job, plan::Catalog& catalog, const PredictJob& work) {
   MILLSTREAM_ASSIGN(const auto scorer, open_scorer(job, catalog, work, /*with_target=*/true));
   set_phase("evaluating");
-  RegressionSums all;
+  const EvaluationSums none(task_of(scorer->bundle.loss), scorer->bundle.model.outputs());
+  EvaluationSums all = none;
   MILLSTREAM_TRY(agree_on(job, [&]() -> Status {
     MILLSTREAM_ASSIGN(const Deal deal, make_deal(job, threads_of(job, work)));
     const int entry_points = static_cast<int>(scorer->source->table().entry_points().size());
-    std::vector<RegressionSums> sums(static_cast<size_t>(entry_points));
+    std::vector<EvaluationSums> sums(static_cast<size_t>(entry_points), none);
     std::atomic<int> failed{
         entry_points};  // the lowest that failed: what comes after it is not wanted any more
     MILLSTREAM_TRY(on_threads(deal.threads, [&](int thread) -> Status {
@@ -447,22 +483,30 @@ Result<EvaluateSummary> evaluate(comm::Job& job, plan::Catalog& catalog, const P
       }
       return Status::OK();
     }));
-    MILLSTREAM_ASSIGN(const auto parts,
-                      job.world().allgather_bytes({reinterpret_cast<const char*>(sums.data()),
-                                                   sums.size() * sizeof(RegressionSums)}));
+    // Each entry point's sums with their length before them.
+    std::string mine;
+    for (EvaluationSums& its : sums) {
+      const std::string bytes = std::exchange(its, none).encode();
+      const uint64_t length = bytes.size();
+      mine.append(reinterpret_cast<const char*>(&length), sizeof length);
+      mine += bytes;
+    }
+    MILLSTREAM_ASSIGN(const auto parts, job.world().allgather_bytes(mine));
+    std::vector<std::string_view> left(parts.begin(), parts.end());
     for (int entry_point = 0; entry_point < entry_points; ++entry_point) {
-      for (const std::string& part : parts) {
-        RegressionSums its;
-        std::memcpy(&its, part.data() + static_cast<size_t>(entry_point) * sizeof its, sizeof its);
-        all.merge(its);  // empty but for the rank that scored it
+      for (std::string_view& part : left) {
+        uint64_t length = 0;
+        std::memcpy(&length, part.data(), sizeof length);
+        MILLSTREAM_TRY(all.merge_encoded(part.substr(sizeof length, length)));  // empty but for one rank
+        part.remove_prefix(sizeof length + length);
       }
     }
-    if (all.rows > 0) return Status::OK();
+    if (all.rows() > 0) return Status::OK();
     return failed_error("no rows to evaluate: the bundle's query gives none for {}",
                         name_files(scorer->source->table()));
   }));
   EvaluateSummary summary;
-  summary.rows = all.rows;
+  summary.rows = all.rows();
   summary.metrics = all.metrics();
   return summary;
 }

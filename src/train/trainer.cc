@@ -6,6 +6,8 @@
 #include "base/progress.h"
 #include "base/trace.h"
 #include "train/distributed.h"
+#include "train/learning_rate.h"
+#include "train/loss.h"
 #include "train/metrics.h"
 #include "train/optimizer.h"
 #include "train/process_group.h"
@@ -21,20 +23,20 @@ double seconds_since(int64_t begin_ns) {
   return static_cast<double>(monotonic_ns() - begin_ns) * 1e-9;
 }
 
-/// Losses are summed, not averaged: the caller divides by the rows of the whole batch.
-at::Tensor summed_loss(const std::string& loss, const at::Tensor& predicted, const at::Tensor& actual) {
-  return loss == "mae" ? at::l1_loss(predicted, actual, at::Reduction::Sum)
-                       : at::mse_loss(predicted, actual, at::Reduction::Sum);
-}
-
 class Trainer {
  public:
   Trainer(comm::Job& job, loader::DataLoader& loader, TrainerSetting setting)
-      : job_(job), loader_(loader), setting_(std::move(setting)) {}
+      : job_(job),
+        loader_(loader),
+        setting_(std::move(setting)),
+        task_(task_of(setting_.config.loss)),
+        valid_(task_, setting_.model.outputs()) {}
 
   Result<TrainerResult> run() {
     MILLSTREAM_TRY(start());
     MILLSTREAM_TRY(loop());
+    // The caller is about to end the feeding: nobody is left in a collective then.
+    if (result_.stopped_early && setting_.reports) (void)setting_.reports->barrier();
     finish();
     return std::move(result_);
   }
@@ -54,14 +56,22 @@ class Trainer {
   /// The batch's rows as the model takes them; of float32 it is a view of the slot.
   at::Tensor features_of(const Batch& batch) const;
   at::Tensor target_of(const Batch& batch) const;
+  /// Rows of the batches that make up the optimizer's step which `batch` belongs to; `last` is set for its last one.
+  int64_t rows_of_update(const Batch& batch, bool* last) const;
+  Status check_targets(const Batch& batch) const;
   double wait_fraction() const;
 
   comm::Job& job_;
   loader::DataLoader& loader_;
   TrainerSetting setting_;
+  const Task task_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<DistributedDataParallel> parallel_;
+  std::vector<at::Tensor> parameters_;
+  std::optional<LearningRate> learning_rate_;
+  int64_t updates_ = 0;  ///< steps of the optimizer
+  double rate_ = 0;      ///< learning rate of the last one
   LineFile metrics_file_;
   TrainerResult result_;
 
@@ -71,9 +81,10 @@ class Trainer {
   int64_t rows_seen_ = 0;  ///< of all trainers, all epochs
   double last_loss_ = 0;
   int64_t report_every_ = 1;
-  RegressionSums valid_;
+  EvaluationSums valid_;
   double best_ = 0;
   bool has_best_ = false;
+  int64_t epochs_since_best_ = 0;
   std::map<std::string, double> last_valid_;
 
   int64_t start_ns_ = 0, first_batch_ns_ = 0, next_progress_ns_ = 0;
@@ -89,7 +100,14 @@ Status Trainer::start() {
   if (setting_.gradients) group = make_process_group(std::move(setting_.gradients), "gradients");
   MILLSTREAM_ASSIGN(parallel_, DistributedDataParallel::make(*model_, group));
   MILLSTREAM_ASSIGN(optimizer_, make_optimizer(setting_.config, model_->parameters()));
+  parameters_ = model_->parameter_tensors();
+  const int64_t steps = loader_.steps_per_epoch(), accumulate = setting_.config.accumulate;
+  learning_rate_.emplace(setting_.config, (steps + accumulate - 1) / accumulate);
   result_.parameters = model_->parameter_count();
+  if (setting_.config.patience > 0 && loader_.steps_per_validation() == 0)
+    return usage_error(
+        "train.patience is {}, but there are no validation rows to be patient with: set data.valid",
+        setting_.config.patience);
   report_every_ = std::max<int64_t>(1, loader_.steps_per_epoch() / 20);
   if (!setting_.metrics_path.empty()) MILLSTREAM_TRY(metrics_file_.open(setting_.metrics_path));
   return Status::OK();
@@ -120,6 +138,7 @@ Status Trainer::loop() {
       if (last && loader_.steps_per_validation() == 0) MILLSTREAM_TRY(write_epoch(batch->pass.epoch));
     } else if (batch->step + 1 == loader_.steps_per_validation()) {
       MILLSTREAM_TRY(end_validation(batch->pass));
+      if (result_.stopped_early) break;
     }
   }
   return Status::OK();
@@ -141,12 +160,28 @@ at::Tensor Trainer::target_of(const Batch& batch) const {
   return model_->type() == at::kFloat ? view : view.to(model_->type());
 }
 
+int64_t Trainer::rows_of_update(const Batch& batch, bool* last) const {
+  const int64_t accumulate = setting_.config.accumulate, steps = loader_.steps_per_epoch();
+  const int64_t first = batch.step - batch.step % accumulate, end = std::min(first + accumulate, steps);
+  *last = batch.step + 1 == end;
+  return std::min(end * setting_.batch_size, loader_.survey().rows_train) - first * setting_.batch_size;
+}
+
+Status Trainer::check_targets(const Batch& batch) const {
+  const loader::Segment& segment = batch.layout->segments[1];
+  return train::check_targets(task_, model_->outputs(), segment.columns.at(0), batch.floats(1), batch.rows,
+                              segment.row_bytes / static_cast<int64_t>(sizeof(float)));
+}
+
 Status Trainer::train_step(const Batch& batch) {
+  MILLSTREAM_TRY(check_targets(batch));
+  bool last = false;
+  const int64_t rows = rows_of_update(batch, &last);
   const at::Tensor features = features_of(batch), target = target_of(batch);
   at::Tensor loss;
   {
     TraceSpan span("forward");
-    loss = summed_loss(setting_.config.loss, model_->forward(features), target);
+    loss = summed_loss(setting_.config, model_->forward(features), target);
   }
   const double value = loss.item<double>();
   if (!std::isfinite(value))
@@ -158,10 +193,13 @@ Status Trainer::train_step(const Batch& batch) {
         loader_.steps_per_epoch(), setting_.config.learning_rate);
   {
     TraceSpan span("backward");
-    parallel_->backward(loss * parallel_->loss_scale(batch.global_rows));
+    parallel_->backward(loss * parallel_->loss_scale(rows), /*reduce=*/last);
   }
-  {
+  if (last) {
     TraceSpan span("optimizer");
+    if (setting_.config.clip_norm > 0) clip_gradients(parameters_, setting_.config.clip_norm);
+    rate_ = learning_rate_->at(updates_++);
+    optimizer_->set_learning_rate(rate_);
     optimizer_->step();
     parallel_->clear_gradients();
   }
@@ -186,12 +224,13 @@ Status Trainer::report(const Batch& batch, bool end_of_epoch) {
   if (!first_trainer()) return Status::OK();
   const double seconds = seconds_since(first_batch_ns_);
   return metrics_file_.write(fmt::format(
-      R"({{"kind":"step","epoch":{},"step":{},"steps":{},"rows":{},"loss":{},"rows_per_second":{:.0f},"wait_fraction":{:.4f}}})",
-      batch.pass.epoch + 1, batch.step + 1, loader_.steps_per_epoch(), rows_seen_, last_loss_,
+      R"({{"kind":"step","epoch":{},"step":{},"steps":{},"rows":{},"loss":{},"learning_rate":{},"rows_per_second":{:.0f},"wait_fraction":{:.4f}}})",
+      batch.pass.epoch + 1, batch.step + 1, loader_.steps_per_epoch(), rows_seen_, last_loss_, rate_,
       seconds > 0 ? static_cast<double>(rows_seen_) / seconds : 0.0, wait_fraction()));
 }
 
 Status Trainer::valid_step(const Batch& batch) {
+  MILLSTREAM_TRY(check_targets(batch));
   const at::NoGradGuard no_grad;
   const at::Tensor predicted = model_->forward(features_of(batch)).contiguous();
   const float* actual = batch.floats(1);
@@ -205,30 +244,34 @@ Status Trainer::valid_step(const Batch& batch) {
 }
 
 Status Trainer::end_validation(const loader::Pass& pass) {
-  RegressionSums all = valid_;
+  EvaluationSums all(task_, model_->outputs());
+  std::swap(all, valid_);
   if (setting_.reports) {
-    std::vector<RegressionSums> parts(static_cast<size_t>(setting_.reports->size()));
-    MILLSTREAM_TRY(setting_.reports->all_gather(&valid_, sizeof valid_, parts.data()));
-    all = {};
-    for (const RegressionSums& part : parts) all.merge(part);
+    MILLSTREAM_ASSIGN(const auto parts, setting_.reports->allgather_bytes(all.encode()));
+    all = EvaluationSums(task_, model_->outputs());
+    for (const std::string& part : parts) MILLSTREAM_TRY(all.merge_encoded(part));
   }
-  valid_ = {};
   last_valid_ = all.metrics();
-  result_.rows_valid = all.rows;
-  if (all.rows > 0) {
-    const char* name = setting_.config.loss == "mae" ? "mae" : "rmse";
+  result_.rows_valid = all.rows();
+  if (all.rows() > 0) {
+    const char* name = deciding_metric(setting_.config.loss);
     const double score = last_valid_.at(name);
     if (!std::isfinite(score))
       return failed_error(
           "training diverged: after epoch {} the model's {} on the validation rows is not finite; a smaller "
           "train.learning_rate (it is {}) may help",
           pass.epoch + 1, name, setting_.config.learning_rate);
+    ++epochs_since_best_;
     if (!has_best_ || score < best_) {
       has_best_ = true;
+      epochs_since_best_ = 0;
       best_ = score;
       result_.valid = last_valid_;
       if (first_trainer()) result_.weights = model_->store();
     }
+    const int64_t patience = setting_.config.patience;
+    result_.stopped_early =
+        patience > 0 && epochs_since_best_ >= patience && pass.epoch + 1 < setting_.config.epochs;
   }
   return write_epoch(pass.epoch);
 }
@@ -241,6 +284,7 @@ Status Trainer::write_epoch(int64_t epoch) {
   for (const auto& [name, value] : last_valid_)
     valid += fmt::format(R"({}"{}":{})", valid.empty() ? "" : ",", name, value);
   last_valid_.clear();
+  ++result_.epochs;
   if (!first_trainer()) return Status::OK();
   return metrics_file_.write(fmt::format(
       R"({{"kind":"epoch","epoch":{},"steps":{},"rows":{},"loss":{},"valid":{{{}}},"seconds":{:.3f}}})",

@@ -27,6 +27,7 @@ namespace millstream::train {
 struct TrainerSetting {
   const TrainConfig& config;
   const ModelConfig& model;
+  int64_t batch_size = 0;
   /// Of the trainers; null with one.
   std::unique_ptr<comm::Communicator> gradients;
   std::unique_ptr<comm::Communicator> reports;
@@ -36,8 +37,10 @@ struct TrainerSetting {
 };
 
 struct TrainerResult {
-  int64_t rows = 0;  ///< of all trainers
-  int64_t steps = 0;
+  int64_t rows = 0;   ///< of all trainers
+  int64_t steps = 0;  ///< batches
+  int64_t epochs = 0;
+  bool stopped_early = false;   ///< train.patience ran out: batches are left that nobody takes
   double seconds_training = 0;  ///< from the first batch to the end of the last pass
   double seconds_waiting = 0;   ///< of those
   double seconds_to_first_batch = 0;

@@ -24,6 +24,8 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr const char* kStoppedEarly = "training stopped early";
+
 double seconds_since(int64_t begin_ns) {
   return static_cast<double>(monotonic_ns() - begin_ns) * 1e-9;
 }
@@ -48,6 +50,7 @@ Json describe_rank(const loader::LoaderCounters& counters, const TrainerResult* 
   if (trained != nullptr) {
     json["rows"] = trained->rows;
     json["steps"] = trained->steps;
+    json["epochs"] = trained->epochs;
     json["seconds_training"] = trained->seconds_training;
     json["seconds_waiting"] = trained->seconds_waiting;
     json["seconds_to_first_batch"] = trained->seconds_to_first_batch;
@@ -98,7 +101,7 @@ TrainSummary summarize(const std::vector<Json>& ranks, const comm::Roles& roles,
   summary.rows = first["rows"];
   summary.rows_dropped = survey.rows_dropped;
   summary.steps = first["steps"];
-  summary.epochs = job.train.epochs;
+  summary.epochs = first["epochs"];
   summary.ranks = static_cast<int>(ranks.size());
   summary.trainers = static_cast<int>(roles.trainers.size());
   summary.parameters = first["parameters"];
@@ -137,7 +140,6 @@ Result<Bundle> begin_bundle(const TrainJob& job, plan::Catalog& catalog, const l
   bundle.precision = job.train.precision;
   bundle.loss = job.train.loss;
   bundle.seed = job.train.seed;
-  bundle.epochs = job.train.epochs;
   bundle.batch_size = job.loader.batch_size;
   bundle.rows_train = survey.rows_train;
   bundle.model_inputs = static_cast<int64_t>(survey.fitted.columns.size());
@@ -187,7 +189,7 @@ void set_torch_threads(const comm::Job& job, const comm::Roles& roles, const Tra
     weights += width * static_cast<double>(hidden);
     width = static_cast<double>(hidden);
   }
-  weights += width;
+  weights += width * static_cast<double>(work.model.outputs());
   const double rows =
       static_cast<double>(work.loader.batch_size) / static_cast<double>(roles.trainers.size());
   const double useful =
@@ -217,8 +219,7 @@ Result<TrainSummary> train_job(comm::Job& job, const comm::Roles& roles, plan::C
   const std::filesystem::path directory = work.out_directory;
   const bool is_first = job.rank() == 0;
   MILLSTREAM_TRY(agree_on(job, [&]() -> Status {
-    MILLSTREAM_TRY(validate(work.model));
-    MILLSTREAM_TRY(validate(work.train));
+    MILLSTREAM_TRY(validate(work.model, work.train));
     if (!is_first) return Status::OK();
     MILLSTREAM_TRY(prepare_run_directory(work.out_directory, work.overwrite));
     return write_file_durably((directory / "recipe.toml").string(), work.recipe_text);
@@ -229,7 +230,7 @@ Result<TrainSummary> train_job(comm::Job& job, const comm::Roles& roles, plan::C
   keep_memory();
   set_torch_threads(job, roles, work);
 
-  MILLSTREAM_ASSIGN(const auto loader,
+  MILLSTREAM_ASSIGN(auto loader,
                     loader::DataLoader::make(job, roles, catalog, work.data, work.loader, work.train.epochs));
 
   std::vector<int> trainer_ranks;
@@ -238,7 +239,7 @@ Result<TrainSummary> train_job(comm::Job& job, const comm::Roles& roles, plan::C
   Bundle bundle;
   std::optional<TrainerResult> trained;
   Status status = catch_torch("training", [&]() -> Status {
-    TrainerSetting setting{.config = work.train, .model = work.model};
+    TrainerSetting setting{.config = work.train, .model = work.model, .batch_size = work.loader.batch_size};
     setting.trainer = index;
     if (trainer_ranks.size() > 1) {
       MILLSTREAM_ASSIGN(setting.gradients, job.make_communicator(trainer_ranks));
@@ -256,18 +257,28 @@ Result<TrainSummary> train_job(comm::Job& job, const comm::Roles& roles, plan::C
     return Status::OK();
   });
   if (!status.ok()) job.fail(status);
+  // Feeders are ahead of a training that stops early: a failure that is none wakes them.
+  if (index == 0 && trained && trained->stopped_early)
+    job.fail(make_error(ErrorCategory::kFailed, kStoppedEarly));
   const Status fed = loader->finish();
-  MILLSTREAM_TRY(job.agree(status.ok() ? fed : status));
+  const loader::SurveyResult survey = loader->survey();
+  const loader::LoaderCounters counters = loader->counters();
+  const Status ended = job.agree(status.ok() ? fed : status);
+  if (!ended.ok() && ended.message() != kStoppedEarly) return ended;
+  if (!ended.ok()) {
+    loader.reset();
+    job.clear_failure();
+  }
 
   set_phase("finishing");
   TrainSummary summary;
   MILLSTREAM_TRY(agree_on(job, [&]() -> Status {
     // Numbers of all ranks, the same on each.
-    const std::string mine = describe_rank(loader->counters(), trained ? &*trained : nullptr).dump();
+    const std::string mine = describe_rank(counters, trained ? &*trained : nullptr).dump();
     MILLSTREAM_ASSIGN(const auto texts, job.world().allgather_bytes(mine));
     std::vector<Json> ranks;
     for (const std::string& text : texts) ranks.push_back(Json::parse(text));
-    summary = summarize(ranks, roles, work, loader->survey());
+    summary = summarize(ranks, roles, work, survey);
 
     // The weights go from trainer 0 to rank 0, which writes the bundle.
     std::string weights;
@@ -277,6 +288,7 @@ Result<TrainSummary> train_job(comm::Job& job, const comm::Roles& roles, plan::C
       MILLSTREAM_ASSIGN(bundle.weights, decode_safetensors(weights));
       bundle.rows_valid = ranks[static_cast<size_t>(trainer_ranks[0])]["rows_valid"];
       bundle.steps = summary.steps;
+      bundle.epochs = summary.epochs;
       bundle.metrics = summary.valid;
       MILLSTREAM_TRY(write_bundle(summary.bundle, bundle));
     }

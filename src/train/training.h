@@ -30,7 +30,8 @@ struct TrainJob {
 struct TrainSummary {
   int64_t rows = 0;  ///< rows trained on, all epochs together
   int64_t rows_dropped = 0;
-  int64_t steps = 0, epochs = 0;
+  int64_t steps = 0;
+  int64_t epochs = 0;  ///< fewer than asked for where training stopped early
   int ranks = 0, trainers = 0;
   int64_t parameters = 0;
   double seconds_total = 0, seconds_survey = 0, seconds_to_first_batch = 0, seconds_training = 0;
@@ -55,8 +56,9 @@ struct TrainProgress {
 struct PredictJob {
   std::string bundle;
   std::vector<std::string> inputs;
-  /// predict: NAME.parquet with one column "prediction" (float32; float64 of a float64 model), one row an input row in
-  /// row order. Null only where a null input would have left the row out of training (on_null = "drop").
+  /// predict: NAME.parquet with a column "prediction" (float32; float64 of a float64 model), one row an input row in
+  /// row order: the value; with the loss bce the probability of 1; with cross_entropy the most probable class (int64),
+  /// beside it a column "probability" with its probability. Null only where a null input would have left the row out of training (on_null = "drop").
   std::string output;
   bool overwrite = false;
   loader::LoaderConfig loader;

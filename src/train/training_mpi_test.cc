@@ -113,12 +113,12 @@ class TrainingTest : public ::testing::Test {
     return evaluate(test_job(), *catalog, job);
   }
   /// The predictions that a file holds, NaN for null.
-  static std::vector<double> read_predictions(const std::string& file) {
+  static std::vector<double> read_predictions(const std::string& file, int number = 0) {
     const auto catalog = exec::make_file_catalog(1);
     const auto table = *catalog->open({{file}, "", {}});
     std::vector<double> out;
     for (size_t entry = 0; entry < table->entry_points().size(); ++entry) {
-      const auto reader = *table->read(static_cast<int>(entry), {0});
+      const auto reader = *table->read(static_cast<int>(entry), {number});
       for (;;) {
         const auto batch = *reader->next();
         if (!batch) break;
@@ -128,6 +128,8 @@ class TrainingTest : public ::testing::Test {
             out.push_back(NAN);
           else if (column.type_id() == arrow::Type::DOUBLE)
             out.push_back(static_cast<const arrow::DoubleArray&>(column).Value(i));
+          else if (column.type_id() == arrow::Type::INT64)
+            out.push_back(static_cast<double>(static_cast<const arrow::Int64Array&>(column).Value(i)));
           else
             out.push_back(static_cast<const arrow::FloatArray&>(column).Value(i));
         }
@@ -261,6 +263,76 @@ TEST_F(TrainingTest, DoublePrecisionWeightsDoNotDependOnTheNumberOfTrainers) {
         EXPECT_NEAR(a[v], b[v], 1e-9 * scale) << mine.name << " " << v;
     }
   }
+}
+
+TEST_F(TrainingTest, ClassificationTrainsPredictsAndEvaluates) {
+  write_data("train.parquet", 2000);
+  for (const char* loss : {"bce", "cross_entropy"}) {
+    TrainJob work = job(loss);
+    work.data.train = "SELECT a, b, CASE WHEN y > -10 THEN 1 ELSE 0 END AS y FROM 'train.parquet'";
+    work.train.loss = loss;
+    work.train.schedule = "cosine";
+    work.train.warmup_steps = 5;
+    work.train.clip_norm = 1;
+    work.train.accumulate = 3;
+    work.train.epochs = 6;
+    if (work.train.loss == "cross_entropy") work.model.classes = 2;
+    auto summary = run_training(work);
+    ASSERT_TRUE(summary.ok()) << summary.status().ToString();
+    EXPECT_GT(summary->valid.at("accuracy"), 0.8);
+    EXPECT_LT(summary->valid.at("log_loss"), 0.6);
+    EXPECT_EQ(summary->valid.contains("auc"), work.train.loss == "bce");
+
+    auto evaluated = run_evaluate(summary->bundle, {path("train.parquet")});
+    ASSERT_TRUE(evaluated.ok()) << evaluated.status().ToString();
+    EXPECT_EQ(evaluated->rows, 2000);
+    auto rows = run_predict(summary->bundle, {path("train.parquet")}, path("out.parquet"), true);
+    ASSERT_TRUE(rows.ok()) << rows.status().ToString();
+    const auto predictions = read_predictions(path("out.parquet"));
+    ASSERT_EQ(predictions.size(), 2000u);
+    int64_t right = 0;
+    double log_loss = 0;
+    const auto probabilities =
+        work.model.classes > 0 ? read_predictions(path("out.parquet"), 1) : predictions;
+    for (int i = 0; i < 2000; ++i) {
+      const double y = 3 * std::sin(0.1 * i) * 5 - 2 * (i % 17) + 1 + 0.1 * std::cos(static_cast<double>(i));
+      const bool positive = y > -10, said = predictions[i] > 0.5;
+      right += positive == said;
+      double p = probabilities[i];  // of the class that is predicted; with bce of 1
+      if (work.model.classes > 0 ? positive != said : !positive) p = 1 - p;
+      log_loss -= std::log(p);
+    }
+    EXPECT_DOUBLE_EQ(evaluated->metrics.at("accuracy"), right / 2000.0);
+    EXPECT_NEAR(evaluated->metrics.at("log_loss"), log_loss / 2000, 1e-4);
+  }
+  TrainJob work = job("bad");
+  work.train.loss = "bce";
+  const Status status = run_training(work).status();
+  EXPECT_EQ(exit_code(status), 3);
+  EXPECT_NE(error_everywhere(status).find("with the loss bce it must be 0 or 1"), std::string::npos);
+}
+
+TEST_F(TrainingTest, PatienceEndsTraining) {
+  write_data("train.parquet", 3000);
+  TrainJob work = job("run");
+  work.train.optimizer = "sgd";
+  work.train.learning_rate = 0;  // nothing ever gets better
+  work.train.epochs = 1000;
+  work.train.patience = 2;
+  auto summary = run_training(work);
+  ASSERT_TRUE(summary.ok()) << summary.status().ToString();
+  EXPECT_EQ(summary->epochs, 3);  // the first is the best, two more are not better
+  EXPECT_EQ(summary->steps, summary->epochs * ((summary->rows / 3 + 63) / 64));
+  EXPECT_EQ(read_bundle(summary->bundle)->epochs, 3);
+  // The job goes on: another training, and one without validation rows.
+  work.train.epochs = 2;
+  work.overwrite = true;
+  summary = run_training(work);
+  ASSERT_TRUE(summary.ok()) << summary.status().ToString();
+  EXPECT_EQ(summary->epochs, 2);
+  work.data.valid_fraction = 0;
+  EXPECT_EQ(error_everywhere(run_training(work).status()),
+            "train.patience is 2, but there are no validation rows to be patient with: set data.valid");
 }
 
 TEST_F(TrainingTest, BestWeightsAreKept) {

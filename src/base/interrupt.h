@@ -22,6 +22,19 @@ inline bool interrupted() {
 /// OK, or the kInterrupted error "interrupted by SIGTERM".
 Status interrupt_status();
 
+/// How often SIGUSR1 came since install_interrupt_handlers(): each asks for a checkpoint.
+int checkpoint_requests();
+
+/// While one of these lives, OnInterrupt waits with its action, for at most `seconds` from the signal: something looks
+/// at interrupt_signal() by itself and is about to end in order.
+class PatientInterrupt {
+ public:
+  explicit PatientInterrupt(int64_t seconds);
+  ~PatientInterrupt();
+  PatientInterrupt(const PatientInterrupt&) = delete;
+  PatientInterrupt& operator=(const PatientInterrupt&) = delete;
+};
+
 /// Calls `action` once, from a thread of its own, when a signal comes while this object lives (at once if one
 /// already came).
 class OnInterrupt {

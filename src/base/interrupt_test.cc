@@ -17,6 +17,12 @@ TEST(Interrupt, SignalBecomesAnErrorAndRunsTheAction) {
   EXPECT_FALSE(interrupted());
   EXPECT_TRUE(interrupt_status().ok());
 
+  EXPECT_EQ(checkpoint_requests(), 0);
+  raise(SIGUSR1);
+  raise(SIGUSR1);
+  EXPECT_EQ(checkpoint_requests(), 2);
+  EXPECT_FALSE(interrupted());
+
   std::promise<Status> got;
   OnInterrupt watch([&](const Status& status) { got.set_value(status); });
   raise(SIGTERM);
@@ -24,6 +30,15 @@ TEST(Interrupt, SignalBecomesAnErrorAndRunsTheAction) {
   EXPECT_EQ(status.message(), "interrupted by SIGTERM");
   EXPECT_EQ(exit_code(status), 130);
   EXPECT_EQ(interrupt_signal(), SIGTERM);
+
+  // Whoever ends by itself is not disturbed while it does.
+  std::atomic<bool> ending{true};
+  std::promise<bool> disturbed;
+  auto patient = std::make_unique<PatientInterrupt>(3600);
+  OnInterrupt patient_watch([&](const Status&) { disturbed.set_value(ending); });
+  ending = false;
+  patient.reset();
+  EXPECT_FALSE(disturbed.get_future().get());
 }
 
 }  // namespace

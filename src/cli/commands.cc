@@ -181,6 +181,8 @@ Status run_train(Session& session) {
                     from_rank_0(job, options.out_directory.empty() ? default_run_directory(recipe)
                                                                    : options.out_directory));
   work.overwrite = options.overwrite;
+  work.resume = options.resume;
+  work.resume_anyway = options.resume_anyway;
   work.trace = options.trace;
   work.recipe_text = recipe.text;
   if (options.trace) Trace::enable();
@@ -200,7 +202,10 @@ Status run_train(Session& session) {
         .add("rows_dropped", s.rows_dropped)
         .add("steps", s.steps)
         .add("epochs", s.epochs);
-    object.add("ranks", s.ranks).add("trainers", s.trainers).add("parameters", s.parameters);
+    object.add("resumed_at_step", s.resumed_at_step)
+        .add("ranks", s.ranks)
+        .add("trainers", s.trainers)
+        .add("parameters", s.parameters);
     object.add("seconds_total", s.seconds_total).add("seconds_survey", s.seconds_survey);
     object.add("seconds_to_first_batch", s.seconds_to_first_batch)
         .add("seconds_training", s.seconds_training);

@@ -88,6 +88,14 @@ Status check_values(const Raw& raw, Options* options) {
     MILLSTREAM_ASSIGN(const int64_t seed, whole_number("--seed", raw.seed, 0, kMost));
     options->seed = static_cast<uint64_t>(seed);
   }
+  if (options->resume_anyway && options->resume.empty())
+    return usage_error("--resume-anyway says how --resume DIR goes on: give that too");
+  if (options->resume == "auto" && options->out_directory.empty())
+    return usage_error("--resume auto needs --out DIR: the run directory to look in");
+  if (!options->resume.empty() && options->overwrite)
+    return usage_error("--resume goes on with a run, --overwrite replaces it: give one of them");
+  if (!options->resume.empty() && options->resume != "auto" && !options->out_directory.empty())
+    return usage_error("--resume {} names the run directory already: leave --out out", options->resume);
   if (options->command == Command::kPredict) {
     const std::string& out = options->output;
     if (out.size() < 9 || out.substr(out.size() - 8) != ".parquet")
@@ -245,6 +253,13 @@ Result<Options> parse_command_line(int argc, char** argv) {
   add_recipe(train);
   train->add_option("--out", options.out_directory, "The run directory; default: runs/<recipe>-<time>")
       ->type_name("DIR");
+  train
+      ->add_option(
+          "--resume", options.resume,
+          "Go on with an interrupted run: its directory, or auto: --out's if it has a checkpoint, else a new "
+          "run")
+      ->type_name("DIR|auto");
+  train->add_flag("--resume-anyway", options.resume_anyway, "Go on although recipe or data have changed");
   train->add_flag("--overwrite", options.overwrite, "Replace an existing run directory");
   train->add_flag("--trace", options.trace, "Write trace.json (Chrome's trace format) to the run directory");
   add_common(train);

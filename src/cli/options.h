@@ -37,6 +37,8 @@ struct Options {
 
   // train.
   std::string out_directory;  ///< also generate's
+  std::string resume;         ///< a directory, or "auto"
+  bool resume_anyway = false;
   bool overwrite = false;     ///< also predict's, query's and generate's
   bool trace = false;
 

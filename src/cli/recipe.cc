@@ -370,6 +370,36 @@ Key hidden_key() {
   return key;
 }
 
+Key checkpoint_every_key() {
+  const std::string type = "\"epoch\" or a whole number, at least 0";
+  Key key{"train",
+          "checkpoint_every",
+          type,
+          "When a checkpoint is written, from which --resume goes on: after each \"epoch\", or every so many "
+          "batches "
+          "(with accumulate at the end of the optimizer's step). 0: only when a signal asks for one.",
+          nullptr,
+          nullptr};
+  key.show = [](const Recipe& recipe) {
+    return recipe.train.checkpoint_epochs ? in_quotes("epoch")
+                                          : fmt::format("{}", recipe.train.checkpoint_every);
+  };
+  key.read = [type](ReadContext& context, const Value& value, Recipe& recipe) -> Status {
+    if (const auto number = value.node->value_exact<int64_t>()) {
+      if (*number < 0) return wrong_value(value, type);
+      recipe.train.checkpoint_epochs = false;
+      recipe.train.checkpoint_every = *number;
+      return Status::OK();
+    }
+    MILLSTREAM_ASSIGN(const std::string text, read_text(context, value, type));
+    if (text != "epoch") return wrong_value(value, type);
+    recipe.train.checkpoint_epochs = true;
+    recipe.train.checkpoint_every = 0;
+    return Status::OK();
+  };
+  return key;
+}
+
 #define PLACE(expression)   \
   [](Recipe & r) -> auto& { \
     return expression;      \
@@ -498,6 +528,9 @@ const std::vector<Key>& recipe_keys() {
                  "0: no limit."),
       integer_key("train", "accumulate", PLACE(r.train.accumulate), 1, 1000000,
                   "Batches whose gradients make up one step of the optimizer, weighted by rows."),
+      checkpoint_every_key(),
+      integer_key("train", "keep_checkpoints", PLACE(r.train.keep_checkpoints), 1, 1000000,
+                  "How many checkpoints are kept, the newest."),
       integer_key(
           "train", "patience", PLACE(r.train.patience), 0, 1000000,
           "Training stops when so many epochs in a row brought no better validation (rmse with loss = "

@@ -72,6 +72,10 @@ Status validate(const TrainConfig& config) {
   if (config.accumulate < 1)
     return usage_error("train.accumulate is {}; it must be at least 1", config.accumulate);
   if (config.patience < 0) return usage_error("train.patience is {}; it can't be negative", config.patience);
+  if (config.checkpoint_every < 0)
+    return usage_error("train.checkpoint_every is {}; it can't be negative", config.checkpoint_every);
+  if (config.keep_checkpoints < 1)
+    return usage_error("train.keep_checkpoints is {}; it must be at least 1", config.keep_checkpoints);
   if (!(std::isfinite(config.huber_delta) && config.huber_delta > 0))
     return usage_error("train.huber_delta is {}; it must be a number above 0", config.huber_delta);
   if (config.huber_delta != 1 && config.loss != "huber")

@@ -31,7 +31,10 @@ struct TrainConfig {
   int64_t accumulate = 1;    ///< batches a step of the optimizer
   std::string loss = "mse";  ///< mse, mae, huber, bce, cross_entropy
   double huber_delta = 1;
-  int64_t patience = 0;  ///< epochs without a better validation before training stops; 0: never
+  int64_t patience = 0;           ///< epochs without a better validation before training stops; 0: never
+  bool checkpoint_epochs = true;  ///< a checkpoint after each epoch,
+  int64_t checkpoint_every = 0;   ///< or every so many batches, > 0; else there are those of signals only
+  int64_t keep_checkpoints = 2;
   uint64_t seed = 0;
   std::string precision = "float32";  ///< float32, float64
 };

@@ -46,7 +46,8 @@ void step(DistributedDataParallel& parallel, Model& model, const at::Tensor& fea
 
 void expect_close(const at::Tensor& mine, const at::Tensor& reference, const std::string& what) {
   const double scale = reference.abs().max().item<double>();
-  EXPECT_LE((mine - reference).abs().max().item<double>(), 1e-9 * scale) << what;
+  EXPECT_LE((mine - reference).abs().max().item<double>(), 1e-9 * scale + 1e-15)
+      << what;  // sums can cancel out
 }
 
 TEST(DistributedDataParallel, GradientsAreThoseOfTheWholeBatch) {

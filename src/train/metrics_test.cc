@@ -114,7 +114,9 @@ TEST(EvaluationSums, TravelAsBytesAndMergeToTheWhole) {
     EXPECT_EQ(whole.metrics().size(), task == Task::kRegression ? 4u : task == Task::kBinary ? 3u : 2u);
     for (const auto& [name, value] : whole.metrics())
       EXPECT_NEAR(merged.metrics().at(name), value, 1e-12 * std::abs(value)) << name;
-    if (task == Task::kBinary) EXPECT_EQ(merged.metrics().at("auc"), whole.metrics().at("auc"));
+    if (task == Task::kBinary) {
+      EXPECT_EQ(merged.metrics().at("auc"), whole.metrics().at("auc"));
+    }
     EXPECT_FALSE(merged.merge_encoded("short").ok());
   }
 }

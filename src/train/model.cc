@@ -76,13 +76,17 @@ void Model::add_parameter(std::string name, at::Tensor tensor) {
 }
 
 std::vector<StoredTensor> Model::store() const {
+  std::vector<StoredTensor> stored = store_tensors(parameters_);
+  for (StoredTensor& tensor : store_tensors(buffers_)) stored.push_back(std::move(tensor));
+  return stored;
+}
+
+std::vector<StoredTensor> store_tensors(const std::vector<NamedTensor>& tensors) {
   std::vector<StoredTensor> stored;
-  for (const auto* list : {&parameters_, &buffers_}) {
-    for (const NamedTensor& named : *list) {
-      const at::Tensor values = named.tensor.detach().contiguous();
-      stored.push_back({named.name, stored_type(type_), values.sizes().vec(),
-                        std::string(static_cast<const char*>(values.data_ptr()), values.nbytes())});
-    }
+  for (const NamedTensor& named : tensors) {
+    const at::Tensor values = named.tensor.detach().contiguous();
+    stored.push_back({named.name, stored_type(values.scalar_type()), values.sizes().vec(),
+                      std::string(static_cast<const char*>(values.data_ptr()), values.nbytes())});
   }
   return stored;
 }

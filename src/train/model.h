@@ -51,6 +51,9 @@ class Model {
   std::vector<NamedTensor> parameters_, buffers_;
 };
 
+/// Tensors of float or double as they are stored.
+std::vector<StoredTensor> store_tensors(const std::vector<NamedTensor>& tensors);
+
 /// The model of the recipe with its initial weights. They are torch.nn.Linear's distribution (kaiming_uniform
 /// with a = sqrt(5): uniform in ±1/sqrt(inputs), biases too), drawn from Philox streams named by seed and
 /// tensor: the same on every rank and machine. Usage errors: unknown kind, a size below 1.

@@ -34,6 +34,21 @@ class Descriptor {
   int number_;
 };
 
+/// Removes what an earlier run left under `names` and makes sure that more can be written.
+Status clean_run_directory(const std::string& path, std::initializer_list<const char*> names) {
+  std::error_code error;
+  for (const char* name : names) {
+    fs::remove_all(fs::path(path) / name, error);
+    if (error) return file_error("removing {}/{} of an earlier run: {}", path, name, error.message());
+  }
+  // Permissions lie (root, read-only mounts): only writing tells.
+  const std::string probe = (fs::path(path) / ".writable").string();
+  Descriptor file(::open(probe.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (file.get() < 0) return system_error("the run directory can't be written:", path);
+  ::unlink(probe.c_str());
+  return Status::OK();
+}
+
 }  // namespace
 
 Status prepare_run_directory(const std::string& path, bool overwrite) {
@@ -48,16 +63,11 @@ Status prepare_run_directory(const std::string& path, bool overwrite) {
         path);
   fs::create_directories(path, error);
   if (error) return file_error("making the run directory {}: {}", path, error.message());
-  for (const char* name : {"metrics.jsonl", "recipe.toml", "trace.json", "bundle"}) {
-    fs::remove_all(fs::path(path) / name, error);
-    if (error) return file_error("removing {}/{} of an earlier run: {}", path, name, error.message());
-  }
-  // Permissions lie (root, read-only mounts): only writing tells.
-  const std::string probe = (fs::path(path) / ".writable").string();
-  Descriptor file(::open(probe.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (file.get() < 0) return system_error("the run directory can't be written:", path);
-  ::unlink(probe.c_str());
-  return Status::OK();
+  return clean_run_directory(path, {"metrics.jsonl", "recipe.toml", "trace.json", "bundle", "checkpoints"});
+}
+
+Status reopen_run_directory(const std::string& path) {
+  return clean_run_directory(path, {"trace.json", "bundle"});
 }
 
 Status sync_directory(const std::string& path) {
@@ -120,11 +130,23 @@ Status LineFile::open(const std::string& path) {
   return file_ != nullptr ? Status::OK() : system_error("writing", path);
 }
 
+Status LineFile::reopen(const std::string& path, int64_t bytes) {
+  path_ = path;
+  // A file that is gone or shorter (another disk, an older copy) is no reason not to train on.
+  std::error_code missing;
+  const auto size = fs::file_size(path, missing);
+  bytes_ = missing ? 0 : std::min<int64_t>(bytes, static_cast<int64_t>(size));
+  if (!missing && ::truncate(path.c_str(), bytes_) != 0) return system_error("writing", path);
+  file_ = std::fopen(path.c_str(), "ae");
+  return file_ != nullptr ? Status::OK() : system_error("writing", path);
+}
+
 Status LineFile::write(std::string_view line) {
   if (file_ == nullptr) return Status::OK();
   if (std::fwrite(line.data(), 1, line.size(), file_) != line.size() || std::fputc('\n', file_) == EOF ||
       std::fflush(file_) != 0)
     return system_error("writing", path_);
+  bytes_ += static_cast<int64_t>(line.size()) + 1;
   return Status::OK();
 }
 

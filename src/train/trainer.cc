@@ -1,6 +1,9 @@
 #include "train/trainer.h"
 
+#include <algorithm>
 #include <cmath>
+#include <csignal>
+#include <cstring>
 
 #include "base/interrupt.h"
 #include "base/progress.h"
@@ -21,6 +24,17 @@ using loader::PassKind;
 
 double seconds_since(int64_t begin_ns) {
   return static_cast<double>(monotonic_ns() - begin_ns) * 1e-9;
+}
+
+/// The checkpoint's tensors whose names begin with `kind`, without it.
+std::vector<StoredTensor> tensors_named(const Checkpoint& checkpoint, const std::string& kind) {
+  std::vector<StoredTensor> out;
+  for (const StoredTensor& tensor : checkpoint.state) {
+    if (tensor.name.rfind(kind, 0) != 0) continue;
+    out.push_back(tensor);
+    out.back().name.erase(0, kind.size());
+  }
+  return out;
 }
 
 class Trainer {
@@ -49,6 +63,10 @@ class Trainer {
   Status valid_step(const Batch& batch);
   Status end_validation(const loader::Pass& pass);
   Status write_epoch(int64_t epoch);
+  Status resume(const Checkpoint& from);
+  Status look_at_signals(int64_t number);
+  Status checkpoint_if_due(const Batch& batch);
+  Status save();
   void show_progress(const Batch& batch);
   void finish();
 
@@ -87,6 +105,12 @@ class Trainer {
   int64_t epochs_since_best_ = 0;
   std::map<std::string, double> last_valid_;
 
+  // Signals, as all trainers know of them.
+  int64_t next_look_ = 0, last_look_ = 0, last_look_ns_ = 0;
+  int32_t stop_signal_ = 0, requests_ = 0, requests_before_ = 0;
+  bool checkpoint_due_ = false;
+  int64_t rows_before_ = 0, steps_before_ = 0;  ///< of the run that this one goes on with
+
   int64_t start_ns_ = 0, first_batch_ns_ = 0, next_progress_ns_ = 0;
   double waiting_before_ = 0;
 };
@@ -96,6 +120,10 @@ Status Trainer::start() {
   MILLSTREAM_ASSIGN(const at::ScalarType type, scalar_type(setting_.config.precision));
   const int64_t inputs = static_cast<int64_t>(loader_.layout().segments.at(0).columns.size());
   MILLSTREAM_ASSIGN(model_, make_model(setting_.model, inputs, type, setting_.config.seed));
+  if (setting_.resume != nullptr) {
+    const auto stored = tensors_named(*setting_.resume, "model.");
+    MILLSTREAM_TRY(with_context(model_->load(stored), "the checkpoint doesn't fit the recipe"));
+  }
   c10::intrusive_ptr<c10d::ProcessGroup> group;
   if (setting_.gradients) group = make_process_group(std::move(setting_.gradients), "gradients");
   MILLSTREAM_ASSIGN(parallel_, DistributedDataParallel::make(*model_, group));
@@ -109,7 +137,14 @@ Status Trainer::start() {
         "train.patience is {}, but there are no validation rows to be patient with: set data.valid",
         setting_.config.patience);
   report_every_ = std::max<int64_t>(1, loader_.steps_per_epoch() / 20);
-  if (!setting_.metrics_path.empty()) MILLSTREAM_TRY(metrics_file_.open(setting_.metrics_path));
+  const std::string metrics = setting_.run + "/metrics.jsonl";
+  requests_before_ = checkpoint_requests();
+  if (setting_.resume != nullptr) {
+    MILLSTREAM_TRY(resume(*setting_.resume));
+    if (!setting_.run.empty()) MILLSTREAM_TRY(metrics_file_.reopen(metrics, setting_.resume->metrics_bytes));
+  } else if (!setting_.run.empty()) {
+    MILLSTREAM_TRY(metrics_file_.open(metrics));
+  }
   return Status::OK();
 }
 
@@ -122,7 +157,6 @@ Status Trainer::loop() {
       waiting_before_ = loader_.counters().seconds_waiting;
       set_phase("training");
     }
-    MILLSTREAM_TRY(interrupt_status());
     if (job_.failed()) return job_.failure();
     {
       TraceSpan span(batch->pass.kind == PassKind::kTrain ? "step" : "validation step", number);
@@ -140,7 +174,132 @@ Status Trainer::loop() {
       MILLSTREAM_TRY(end_validation(batch->pass));
       if (result_.stopped_early) break;
     }
+    MILLSTREAM_TRY(look_at_signals(number));
+    MILLSTREAM_TRY(checkpoint_if_due(*batch));
   }
+  return Status::OK();
+}
+
+Status Trainer::resume(const Checkpoint& from) {
+  const at::NoGradGuard no_grad;
+  const auto stored = tensors_named(from, "optimizer.");
+  for (const NamedTensor& mine : optimizer_->state()) {
+    const auto found = std::find_if(stored.begin(), stored.end(),
+                                    [&](const StoredTensor& tensor) { return tensor.name == mine.name; });
+    if (found == stored.end() || found->shape != mine.tensor.sizes().vec() ||
+        found->bytes.size() != mine.tensor.nbytes())
+      return data_error(
+          "the checkpoint doesn't fit the recipe: the optimizer's '{}' is not there or of another shape",
+          mine.name);
+    std::memcpy(mine.tensor.data_ptr(), found->bytes.data(), found->bytes.size());
+  }
+  updates_ = from.updates;
+  if (updates_ > 0) rate_ = learning_rate_->at(updates_ - 1);
+  result_.steps = steps_before_ = from.batches;
+  rows_seen_ = rows_before_ = from.rows;
+  result_.epochs = from.epochs_done;
+  if (first_trainer()) {
+    window_loss_ = from.window_loss;
+    window_rows_ = from.window_rows;
+  }
+  epoch_loss_ = from.epoch_loss;
+  epoch_rows_ = from.epoch_rows;
+  last_loss_ = result_.loss_last = from.last_loss;
+  result_.loss_first = from.loss_first;
+  has_best_ = from.has_best;
+  best_ = from.best;
+  epochs_since_best_ = from.epochs_since_best;
+  result_.rows_valid = from.rows_valid;
+  result_.valid = from.valid;
+  if (has_best_ && first_trainer()) result_.weights = tensors_named(from, "best.");
+  return Status::OK();
+}
+
+Status Trainer::look_at_signals(int64_t number) {
+  if (number < next_look_) return Status::OK();
+  const int64_t now = monotonic_ns();
+  const int64_t batches = number - last_look_, since = last_look_ns_ == 0 ? 0 : now - last_look_ns_;
+  int64_t seen[3] = {interrupt_signal(), checkpoint_requests() - requests_before_,
+                     batches > 0 ? since / batches : 0};
+  // The largest of all trainers: what each of them sees alone would part their ways.
+  if (setting_.reports)
+    MILLSTREAM_TRY(setting_.reports->all_reduce(seen, 3, comm::DataType::kInt64, comm::ReduceOp::kMax));
+  stop_signal_ = static_cast<int32_t>(seen[0]);
+  if (seen[1] > requests_) checkpoint_due_ = true;
+  requests_ = static_cast<int32_t>(seen[1]);
+  if (stop_signal_ != 0) checkpoint_due_ = true;
+  constexpr int64_t kLookEveryNs = 50'000'000;
+  last_look_ = number;
+  last_look_ns_ = now;
+  next_look_ = number + (seen[2] > 0 ? std::clamp<int64_t>(kLookEveryNs / seen[2], 1, 1000) : 1);
+  return Status::OK();
+}
+
+Status Trainer::checkpoint_if_due(const Batch& batch) {
+  const TrainConfig& config = setting_.config;
+  const bool training = batch.pass.kind == PassKind::kTrain;
+  const bool end_of_epoch =
+      training ? loader_.steps_per_validation() == 0 && batch.step + 1 == loader_.steps_per_epoch()
+               : batch.step + 1 == loader_.steps_per_validation();
+  if (config.checkpoint_every == 0 ? config.checkpoint_epochs && end_of_epoch
+                                   : training && result_.steps % config.checkpoint_every == 0)
+    checkpoint_due_ = true;
+  bool between_updates = true;
+  if (training) (void)rows_of_update(batch, &between_updates);
+  if (!checkpoint_due_ || !between_updates) return Status::OK();
+  checkpoint_due_ = false;
+  const Status saved = save();
+  if (stop_signal_ == 0) return saved;
+  // Trainer 0's message is the one that is told: it knows what became of the checkpoint.
+  if (setting_.reports) (void)setting_.reports->barrier();
+  const char* signal = stop_signal_ == SIGINT ? "SIGINT" : "SIGTERM";
+  if (!saved.ok())
+    return make_error_f(ErrorCategory::kInterrupted, "interrupted by {}; {}", signal, saved.message());
+  return make_error_f(
+      ErrorCategory::kInterrupted,
+      "interrupted by {} after step {}, of which a checkpoint was made; --resume {} goes on from there",
+      signal, result_.steps, setting_.run_name);
+}
+
+Status Trainer::save() {
+  TraceSpan span("checkpoint", result_.steps);
+  double window[2] = {window_loss_, static_cast<double>(window_rows_)};
+  if (setting_.reports)
+    MILLSTREAM_TRY(setting_.reports->all_reduce(window, 2, comm::DataType::kDouble, comm::ReduceOp::kSum));
+  if (!first_trainer() || setting_.run.empty()) return Status::OK();
+  Checkpoint checkpoint;
+  const loader::StreamPosition position = loader_.position();
+  checkpoint.epoch = position.epoch;
+  checkpoint.step = position.step;
+  checkpoint.batches = result_.steps;
+  checkpoint.updates = updates_;
+  checkpoint.rows = rows_seen_;
+  checkpoint.epochs_done = result_.epochs;
+  checkpoint.survey_key = loader_.survey_key();
+  checkpoint.recipe = setting_.recipe;
+  checkpoint.window_loss = window[0];
+  checkpoint.window_rows = static_cast<int64_t>(window[1]);
+  checkpoint.epoch_loss = epoch_loss_;
+  checkpoint.epoch_rows = epoch_rows_;
+  checkpoint.last_loss = last_loss_;
+  checkpoint.loss_first = result_.loss_first;
+  checkpoint.metrics_bytes = metrics_file_.bytes();
+  checkpoint.has_best = has_best_;
+  checkpoint.best = best_;
+  checkpoint.epochs_since_best = epochs_since_best_;
+  checkpoint.rows_valid = result_.rows_valid;
+  checkpoint.valid = result_.valid;
+  const auto add = [&](const char* kind, const std::vector<StoredTensor>& tensors) {
+    for (StoredTensor tensor : tensors) {
+      tensor.name = kind + tensor.name;
+      checkpoint.state.push_back(std::move(tensor));
+    }
+  };
+  add("model.", model_->store());
+  add("optimizer.", store_tensors(optimizer_->state()));
+  if (has_best_) add("best.", result_.weights);
+  MILLSTREAM_TRY(write_checkpoint(setting_.run, checkpoint, setting_.config.keep_checkpoints));
+  beat();
   return Status::OK();
 }
 
@@ -226,7 +385,7 @@ Status Trainer::report(const Batch& batch, bool end_of_epoch) {
   return metrics_file_.write(fmt::format(
       R"({{"kind":"step","epoch":{},"step":{},"steps":{},"rows":{},"loss":{},"learning_rate":{},"rows_per_second":{:.0f},"wait_fraction":{:.4f}}})",
       batch.pass.epoch + 1, batch.step + 1, loader_.steps_per_epoch(), rows_seen_, last_loss_, rate_,
-      seconds > 0 ? static_cast<double>(rows_seen_) / seconds : 0.0, wait_fraction()));
+      seconds > 0 ? static_cast<double>(rows_seen_ - rows_before_) / seconds : 0.0, wait_fraction()));
 }
 
 Status Trainer::valid_step(const Batch& batch) {
@@ -307,16 +466,18 @@ void Trainer::show_progress(const Batch& batch) {
   progress.step = batch.pass.kind == PassKind::kTrain ? batch.step + 1 : progress.steps;
   progress.rows = rows_seen_;
   const double seconds = seconds_since(first_batch_ns_);
-  progress.rows_per_second = seconds > 0 ? static_cast<double>(rows_seen_) / seconds : 0;
+  progress.rows_per_second = seconds > 0 ? static_cast<double>(rows_seen_ - rows_before_) / seconds : 0;
   progress.loss = last_loss_;
   progress.wait_fraction = wait_fraction();
-  const int64_t all = progress.epochs * progress.steps, done = result_.steps;
-  if (done > 0) progress.seconds_left = seconds * static_cast<double>(all - done) / static_cast<double>(done);
+  const int64_t all = progress.epochs * progress.steps, done = result_.steps - steps_before_;
+  if (done > 0)
+    progress.seconds_left = seconds * static_cast<double>(all - result_.steps) / static_cast<double>(done);
   setting_.progress(progress);
 }
 
 void Trainer::finish() {
   result_.rows = rows_seen_;
+  result_.rows_now = rows_seen_ - rows_before_;
   if (first_batch_ns_ != 0) {
     result_.seconds_training = seconds_since(first_batch_ns_);
     result_.seconds_waiting = std::max(0.0, loader_.counters().seconds_waiting - waiting_before_);

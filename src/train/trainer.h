@@ -5,7 +5,10 @@
 //    all trainers; they are put together at fixed steps, the same on all, in the order of trainers.
 // 2. It ends with the stream, or with an error: a loss that is not finite, a signal, a failure of the job. The caller
 //    tells the job.
-// 3. Progress and metrics.jsonl are the affair of trainer 0 alone.
+// 3. Progress, metrics.jsonl and checkpoints are the affair of trainer 0 alone.
+// 4. Trainers agree at fixed batches, about 20 times a second, whether a signal came to one of them: SIGINT and SIGTERM
+//    end the loop after a step of the optimizer and a checkpoint, SIGUSR1 only makes one. Checkpoints lie between steps
+//    of the optimizer.
 
 #include <cstdint>
 #include <functional>
@@ -18,6 +21,7 @@
 #include "comm/communicator.h"
 #include "comm/job.h"
 #include "loader/data_loader.h"
+#include "train/checkpoint.h"
 #include "train/model.h"
 #include "train/run_directory.h"
 #include "train/training.h"
@@ -32,13 +36,17 @@ struct TrainerSetting {
   std::unique_ptr<comm::Communicator> gradients;
   std::unique_ptr<comm::Communicator> reports;
   int trainer = 0;
-  std::string metrics_path;  ///< empty: no file
+  std::string run;       ///< the run directory; empty: nothing is written
+  std::string run_name;  ///< the same as the user names it, on every trainer
+  const Checkpoint* resume = nullptr;
+  std::map<std::string, std::string> recipe;  ///< of checkpoints
   std::function<void(const TrainProgress&)> progress;
 };
 
 struct TrainerResult {
-  int64_t rows = 0;   ///< of all trainers
-  int64_t steps = 0;  ///< batches
+  int64_t rows = 0;      ///< of all trainers
+  int64_t rows_now = 0;  ///< of those, since the start or the resumption
+  int64_t steps = 0;     ///< batches
   int64_t epochs = 0;
   bool stopped_early = false;   ///< train.patience ran out: batches are left that nobody takes
   double seconds_training = 0;  ///< from the first batch to the end of the last pass

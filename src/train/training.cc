@@ -14,6 +14,7 @@
 #include "features/fitted_json.h"
 #include "plan/planner.h"
 #include "train/bundle.h"
+#include "train/checkpoint.h"
 #include "train/library_functions.h"
 #include "train/run_directory.h"
 #include "train/torch_error.h"
@@ -49,6 +50,7 @@ Json describe_rank(const loader::LoaderCounters& counters, const TrainerResult* 
                {"trained", trained != nullptr}};
   if (trained != nullptr) {
     json["rows"] = trained->rows;
+    json["rows_now"] = trained->rows_now;
     json["steps"] = trained->steps;
     json["epochs"] = trained->epochs;
     json["seconds_training"] = trained->seconds_training;
@@ -111,7 +113,7 @@ TrainSummary summarize(const std::vector<Json>& ranks, const comm::Roles& roles,
   summary.seconds_to_first_batch = first["seconds_to_first_batch"];
   summary.seconds_training = first["seconds_training"];
   if (summary.seconds_training > 0)
-    summary.rows_per_second = static_cast<double>(summary.rows) / summary.seconds_training;
+    summary.rows_per_second = first["rows_now"].get<double>() / summary.seconds_training;
   for (const comm::Trainer& trainer : roles.trainers) {
     const Json& its = ranks[static_cast<size_t>(trainer.rank)];
     const double seconds = its["seconds_training"];
@@ -212,18 +214,149 @@ Status agree_on(comm::Job& job, Body&& body) {
   return job.agree(catch_torch("training", body));
 }
 
+/// What decides the weights beside the data, as recipe keys. What only decides when and how much is not in it.
+std::map<std::string, std::string> describe_run(const TrainJob& work) {
+  const TrainConfig& train = work.train;
+  std::map<std::string, std::string> out;
+  const auto add = [&](const char* key, const auto& value) { out[key] = fmt::format("{}", value); };
+  add("data.train", work.data.train);
+  if (work.data.valid)
+    add("data.valid", *work.data.valid);
+  else
+    add("data.valid", work.data.valid_fraction);
+  add("data.target", work.data.target);
+  add("data.on_null_target", work.data.on_null_target == features::OnNull::kDrop ? "drop" : "error");
+  add("--limit-rows", work.data.limit_rows);
+  std::string features;
+  for (const features::FeatureSpec& spec : work.data.features) {
+    features += spec.on_null == features::OnNull::kDrop ? "drop [" : "[";
+    for (const std::string& column : spec.columns) features += column + " ";
+    features += "]:";
+    for (const features::StepSpec& step : spec.steps) features += " " + features::step_text(step);
+    features += "; ";
+  }
+  add("feature", features);
+  add("loader.batch_size", work.loader.batch_size);
+  add("loader.shuffle", work.loader.shuffle == loader::Shuffle::kNone ? "none" : "window");
+  if (work.loader.shuffle != loader::Shuffle::kNone) {
+    add("loader.window", work.loader.window);
+    add("loader.lanes", work.loader.lanes);
+  }
+  add("model.kind", work.model.kind);
+  std::string hidden;
+  for (const int64_t width : work.model.hidden)
+    hidden += fmt::format("{}{}", hidden.empty() ? "" : ", ", width);
+  add("model.hidden", "[" + hidden + "]");
+  add("model.classes", work.model.classes);
+  add("train.optimizer", train.optimizer);
+  add("train.learning_rate", train.learning_rate);
+  add("train.schedule", train.schedule);
+  add("train.warmup_steps", train.warmup_steps);
+  add("train.learning_rate_end", train.learning_rate_end);
+  add("train.decay_every", train.decay_every);
+  add("train.decay_factor", train.decay_factor);
+  // A schedule that ends is another one over more epochs.
+  if (train.schedule == "linear" || train.schedule == "cosine") add("train.epochs", train.epochs);
+  add("train.weight_decay", train.weight_decay);
+  add("train.momentum", train.momentum);
+  add("train.clip_norm", train.clip_norm);
+  add("train.accumulate", train.accumulate);
+  add("train.loss", train.loss);
+  add("train.huber_delta", train.huber_delta);
+  add("train.seed", train.seed);
+  add("train.precision", train.precision);
+  return out;
+}
+
+/// Where a run begins: rank 0 looks, all learn.
+struct Beginning {
+  std::string out_directory;
+  std::optional<Checkpoint> checkpoint;
+};
+
+/// The newest checkpoint of the run that is whole.
+Result<std::optional<Checkpoint>> newest_checkpoint(const std::string& run) {
+  Status newest;
+  for (const std::string& path : list_checkpoints(run)) {
+    auto checkpoint = read_checkpoint(path);
+    if (checkpoint.ok()) {
+      if (!newest.ok()) notice_f("{}; going on from {}", newest.message(), path);
+      return std::move(checkpoint).ValueUnsafe();
+    }
+    if (newest.ok()) newest = checkpoint.status();
+  }
+  MILLSTREAM_TRY(newest);
+  return std::nullopt;
+}
+
+Result<Beginning> prepare_beginning(const TrainJob& work) {
+  namespace fs = std::filesystem;
+  Beginning beginning{work.out_directory, {}};
+  if (work.resume == "auto") {
+    MILLSTREAM_ASSIGN(beginning.checkpoint, newest_checkpoint(work.out_directory));
+  } else if (!work.resume.empty()) {
+    std::error_code error;
+    const fs::path path = fs::path(work.resume).lexically_normal();
+    if (fs::exists(path / "checkpoint.json", error)) {
+      beginning.out_directory = path.parent_path().parent_path().string();
+      if (beginning.out_directory.empty()) beginning.out_directory = ".";
+      MILLSTREAM_ASSIGN(beginning.checkpoint, read_checkpoint(path.string()));
+    } else {
+      beginning.out_directory = work.resume;
+      MILLSTREAM_ASSIGN(beginning.checkpoint, newest_checkpoint(work.resume));
+      if (!beginning.checkpoint)
+        return file_error("there is no checkpoint in {}/checkpoints to go on from", work.resume);
+    }
+  }
+  if (beginning.checkpoint) {
+    if (!work.resume_anyway) MILLSTREAM_TRY(compare_runs(*beginning.checkpoint, describe_run(work)));
+    MILLSTREAM_TRY(reopen_run_directory(beginning.out_directory));
+  } else {
+    // A run that was interrupted before its first checkpoint starts again in its place.
+    const bool overwrite =
+        work.overwrite || (work.resume == "auto" && fs::exists(fs::path(work.out_directory) / "recipe.toml"));
+    MILLSTREAM_TRY(prepare_run_directory(beginning.out_directory, overwrite));
+  }
+  MILLSTREAM_TRY(
+      write_file_durably((fs::path(beginning.out_directory) / "recipe.toml").string(), work.recipe_text));
+  return beginning;
+}
+
+Result<Beginning> share_beginning(comm::Job& job, const TrainJob& work) {
+  Beginning beginning;
+  std::string directory, checkpoint;
+  if (job.rank() == 0) {
+    MILLSTREAM_ASSIGN(beginning, prepare_beginning(work));
+    directory = beginning.out_directory;
+    if (beginning.checkpoint) checkpoint = encode_checkpoint(*beginning.checkpoint);
+  }
+  MILLSTREAM_ASSIGN(beginning.out_directory, job.world().broadcast_bytes(directory, 0));
+  MILLSTREAM_ASSIGN(checkpoint, job.world().broadcast_bytes(checkpoint, 0));
+  if (!checkpoint.empty() && job.rank() != 0) {
+    MILLSTREAM_ASSIGN(beginning.checkpoint, decode_checkpoint(checkpoint));
+  }
+  return beginning;
+}
+
 Result<TrainSummary> train_job(comm::Job& job, const comm::Roles& roles, plan::Catalog& catalog,
-                               const TrainJob& work,
+                               const TrainJob& asked,
                                const std::function<void(const TrainProgress&)>& progress) {
   const int64_t begin_ns = monotonic_ns();
-  const std::filesystem::path directory = work.out_directory;
   const bool is_first = job.rank() == 0;
+  TrainJob work = asked;
+  Beginning beginning;
   MILLSTREAM_TRY(agree_on(job, [&]() -> Status {
     MILLSTREAM_TRY(validate(work.model, work.train));
-    if (!is_first) return Status::OK();
-    MILLSTREAM_TRY(prepare_run_directory(work.out_directory, work.overwrite));
-    return write_file_durably((directory / "recipe.toml").string(), work.recipe_text);
+    MILLSTREAM_ASSIGN(beginning, share_beginning(job, work));
+    return Status::OK();
   }));
+  work.out_directory = beginning.out_directory;
+  const Checkpoint* resume = beginning.checkpoint ? &*beginning.checkpoint : nullptr;
+  if (resume != nullptr) {
+    work.loader.start_epoch = resume->epoch;
+    work.loader.start_step = resume->step;
+    if (is_first) notice_f("going on from step {} in {}", resume->batches, work.out_directory);
+  }
   if (is_first && !roles.trainers.empty() && roles.trainers[0].device >= 0) {
     notice("trainers have GPUs, which this version does not use: training runs on their CPUs");
   }
@@ -233,6 +366,20 @@ Result<TrainSummary> train_job(comm::Job& job, const comm::Roles& roles, plan::C
   MILLSTREAM_ASSIGN(auto loader,
                     loader::DataLoader::make(job, roles, catalog, work.data, work.loader, work.train.epochs));
 
+  if (resume != nullptr && !work.resume_anyway && resume->survey_key != loader->survey_key()) {
+    const Status changed = usage_error(
+        "this is not the run that was interrupted: its data has changed (the names, sizes, times or contents "
+        "of the "
+        "files); bring it back, start a new run with another --out, or go on all the same with "
+        "--resume-anyway");
+    job.fail(changed);
+    (void)loader->finish();
+    return job.agree(changed);
+  }
+  // From here on a signal is the trainers' affair, who end after their step. Other ranks end with them.
+  constexpr int64_t kPatienceSeconds = 15;
+  std::optional<PatientInterrupt> patient(std::in_place, kPatienceSeconds);
+
   std::vector<int> trainer_ranks;
   for (const comm::Trainer& trainer : roles.trainers) trainer_ranks.push_back(trainer.rank);
   const int index = roles.trainer_index(job.rank());
@@ -241,6 +388,9 @@ Result<TrainSummary> train_job(comm::Job& job, const comm::Roles& roles, plan::C
   Status status = catch_torch("training", [&]() -> Status {
     TrainerSetting setting{.config = work.train, .model = work.model, .batch_size = work.loader.batch_size};
     setting.trainer = index;
+    setting.run_name = work.out_directory;
+    setting.resume = resume;
+    setting.recipe = describe_run(work);
     if (trainer_ranks.size() > 1) {
       MILLSTREAM_ASSIGN(setting.gradients, job.make_communicator(trainer_ranks));
       MILLSTREAM_ASSIGN(setting.reports, job.make_communicator(trainer_ranks));
@@ -250,7 +400,7 @@ Result<TrainSummary> train_job(comm::Job& job, const comm::Roles& roles, plan::C
     }
     if (index < 0) return Status::OK();
     if (index == 0) {
-      setting.metrics_path = (directory / "metrics.jsonl").string();
+      setting.run = work.out_directory;
       setting.progress = progress;
     }
     MILLSTREAM_ASSIGN(trained, run_trainer(job, *loader, std::move(setting)));
@@ -264,6 +414,7 @@ Result<TrainSummary> train_job(comm::Job& job, const comm::Roles& roles, plan::C
   const loader::SurveyResult survey = loader->survey();
   const loader::LoaderCounters counters = loader->counters();
   const Status ended = job.agree(status.ok() ? fed : status);
+  patient.reset();
   if (!ended.ok() && ended.message() != kStoppedEarly) return ended;
   if (!ended.ok()) {
     loader.reset();
@@ -279,6 +430,7 @@ Result<TrainSummary> train_job(comm::Job& job, const comm::Roles& roles, plan::C
     std::vector<Json> ranks;
     for (const std::string& text : texts) ranks.push_back(Json::parse(text));
     summary = summarize(ranks, roles, work, survey);
+    if (resume != nullptr) summary.resumed_at_step = resume->batches;
 
     // The weights go from trainer 0 to rank 0, which writes the bundle.
     std::string weights;

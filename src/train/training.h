@@ -22,16 +22,21 @@ struct TrainJob {
   TrainConfig train;
   std::string out_directory;  ///< the run directory; made by rank 0
   bool overwrite = false;
+  /// Where to go on from: a run directory or one of its checkpoints; "auto": out_directory if there is a checkpoint in
+  /// it, else a new run; empty: a new run.
+  std::string resume;
+  bool resume_anyway = false;  ///< though recipe or data have changed
   bool trace = false;
   std::string recipe_text;  ///< kept in the run directory
 };
 
 /// What `train --json` prints; the same on every rank.
 struct TrainSummary {
-  int64_t rows = 0;  ///< rows trained on, all epochs together
+  int64_t rows = 0;  ///< rows trained on, all epochs together, those before a resumption too
   int64_t rows_dropped = 0;
   int64_t steps = 0;
-  int64_t epochs = 0;  ///< fewer than asked for where training stopped early
+  int64_t epochs = 0;           ///< fewer than asked for where training stopped early
+  int64_t resumed_at_step = 0;  ///< 0: a new run
   int ranks = 0, trainers = 0;
   int64_t parameters = 0;
   double seconds_total = 0, seconds_survey = 0, seconds_to_first_batch = 0, seconds_training = 0;

@@ -102,7 +102,8 @@ Status check_values(const Raw& raw, Options* options) {
       return usage_error("-o {}: the output must be a file NAME.parquet", out);
   }
   if (options->command == Command::kExplain && options->recipe.empty() == options->query.empty()) {
-    if (options->recipe.empty()) return usage_error("millstream explain: of what? Give a recipe, or --query SQL");
+    if (options->recipe.empty())
+      return usage_error("millstream explain: of what? Give a recipe, or --query SQL");
     return usage_error("millstream explain: a recipe and --query exclude each other");
   }
   if (options->command == Command::kQuery) {
@@ -299,15 +300,17 @@ Result<Options> parse_command_line(int argc, char** argv) {
   query->add_flag("--overwrite", options.overwrite, "Replace an existing file");
   add_common(query);
 
-  CLI::App* explain =
-      add_command(&app, "explain", "What is known of queries before they run: types, NULLs, bounds, what is read");
+  CLI::App* explain = add_command(
+      &app, "explain", "What is known of queries before they run: types, NULLs, bounds, what is read");
   explain->add_option("RECIPE", options.recipe, "The recipe, a TOML file")->type_name("");
   explain->add_option("--query", options.query, "Explain this query instead")->type_name("SQL");
   explain
-      ->add_option("--set", options.settings, "Set a key of the recipe, such as define.data=DIR; may be repeated")
+      ->add_option("--set", options.settings,
+                   "Set a key of the recipe, such as define.data=DIR; may be repeated")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
-  explain->add_flag("--analyze", options.analyze, "Read the data too: bounds that were seen, rows, bytes, seconds");
+  explain->add_flag("--analyze", options.analyze,
+                    "Read the data too: bounds that were seen, rows, bytes, seconds");
   add_common(explain);
 
   CLI::App* generate = add_command(&app, "generate", "Generate data");

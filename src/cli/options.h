@@ -10,7 +10,17 @@
 
 namespace millstream::cli {
 
-enum class Command : uint8_t { kTrain, kBatches, kPredict, kEvaluate, kQuery, kExplain, kGenerate, kInfo, kPrintText };
+enum class Command : uint8_t {
+  kTrain,
+  kBatches,
+  kPredict,
+  kEvaluate,
+  kQuery,
+  kExplain,
+  kGenerate,
+  kInfo,
+  kPrintText
+};
 
 struct Options {
   Command command = Command::kPrintText;
@@ -39,7 +49,7 @@ struct Options {
   std::string out_directory;  ///< also generate's
   std::string resume;         ///< a directory, or "auto"
   bool resume_anyway = false;
-  bool overwrite = false;     ///< also predict's, query's and generate's
+  bool overwrite = false;  ///< also predict's, query's and generate's
   bool trace = false;
 
   // batches.
@@ -55,7 +65,7 @@ struct Options {
   bool analyze = false;
 
   // query.
-  std::string query;  ///< also explain's --query
+  std::string query;       ///< also explain's --query
   std::string query_file;  ///< -f; "-": standard input; empty: `query` is the text
 
   // generate hvfhv.

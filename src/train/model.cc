@@ -126,7 +126,7 @@ Result<std::unique_ptr<Model>> make_model(const ModelConfig& config, int64_t inp
   double parameters = 0, from = static_cast<double>(inputs);
   for (size_t layer = 0; layer <= config.hidden.size(); ++layer) {
     const double to = layer < config.hidden.size() ? static_cast<double>(config.hidden[layer])
-                                                : static_cast<double>(config.outputs());
+                                                   : static_cast<double>(config.outputs());
     parameters += (from + 1) * to;
     from = to;
   }

@@ -324,6 +324,7 @@ TEST_F(TrainingTest, PatienceEndsTraining) {
   EXPECT_EQ(summary->epochs, 3);  // the first is the best, two more are not better
   EXPECT_EQ(summary->steps, summary->epochs * ((summary->rows / 3 + 63) / 64));
   EXPECT_EQ(read_bundle(summary->bundle)->epochs, 3);
+  ASSERT_TRUE(test_job().world().barrier().ok());  // all have read it: the next run replaces it
   // The job goes on: another training, and one without validation rows.
   work.train.epochs = 2;
   work.overwrite = true;

@@ -32,6 +32,35 @@ std::string first_difference(std::string_view mine, std::string_view other) {
   return fmt::format("'{}' where trainer 0 has '{}'", line_at(other, i), line_at(mine, i));
 }
 
+Status compare_models(const Model& model, c10d::ProcessGroup& group) {
+  const int trainers = group.getSize();
+  // Descriptions differ in length, so lengths go first and texts are padded to the longest.
+  const std::string mine = describe_model(model);
+  auto gather = [&](at::Tensor tensor) {
+    std::vector<std::vector<at::Tensor>> outputs(1);
+    for (int trainer = 0; trainer < trainers; ++trainer) outputs[0].push_back(at::empty_like(tensor));
+    std::vector<at::Tensor> inputs{std::move(tensor)};
+    group.allgather(outputs, inputs)->wait();
+    return outputs[0];
+  };
+  const auto lengths = gather(at::full({1}, static_cast<int64_t>(mine.size()), at::TensorOptions(at::kLong)));
+  int64_t longest = 0;
+  for (const at::Tensor& length : lengths) longest = std::max(longest, length.item<int64_t>());
+  at::Tensor text = at::zeros({longest}, at::TensorOptions(at::kByte));
+  std::copy(mine.begin(), mine.end(), text.data_ptr<uint8_t>());
+  const auto texts = gather(text);
+  auto description = [&](int trainer) {
+    return std::string(reinterpret_cast<const char*>(texts[trainer].data_ptr<uint8_t>()),
+                       static_cast<size_t>(lengths[trainer].item<int64_t>()));
+  };
+  const std::string first = description(0);
+  for (int trainer = 1; trainer < trainers; ++trainer)
+    if (description(trainer) != first)
+      return usage_error("the trainers have different models: trainer {} has {}", trainer,
+                         first_difference(first, description(trainer)));
+  return Status::OK();
+}
+
 }  // namespace
 
 DistributedDataParallel::DistributedDataParallel(Model& model, c10::intrusive_ptr<c10d::ProcessGroup> group)
@@ -53,47 +82,22 @@ Result<std::unique_ptr<DistributedDataParallel>> DistributedDataParallel::make(
   return parallel;
 }
 
-Status DistributedDataParallel::compare_models() {
-  // Descriptions differ in length, so lengths go first and texts are padded to the longest.
-  const std::string mine = describe_model(model_);
-  auto gather = [this](at::Tensor tensor) {
-    std::vector<std::vector<at::Tensor>> outputs(1);
-    for (int trainer = 0; trainer < trainers_; ++trainer) outputs[0].push_back(at::empty_like(tensor));
-    std::vector<at::Tensor> inputs{std::move(tensor)};
-    group_->allgather(outputs, inputs)->wait();
-    return outputs[0];
-  };
-  const auto lengths = gather(at::full({1}, static_cast<int64_t>(mine.size()), at::TensorOptions(at::kLong)));
-  int64_t longest = 0;
-  for (const at::Tensor& length : lengths) longest = std::max(longest, length.item<int64_t>());
-  at::Tensor text = at::zeros({longest}, at::TensorOptions(at::kByte));
-  std::copy(mine.begin(), mine.end(), text.data_ptr<uint8_t>());
-  const auto texts = gather(text);
-  auto description = [&](int trainer) {
-    return std::string(reinterpret_cast<const char*>(texts[trainer].data_ptr<uint8_t>()),
-                       static_cast<size_t>(lengths[trainer].item<int64_t>()));
-  };
-  const std::string first = description(0);
-  for (int trainer = 1; trainer < trainers_; ++trainer)
-    if (description(trainer) != first)
-      return usage_error("the trainers have different models: trainer {} has {}", trainer,
-                         first_difference(first, description(trainer)));
+Status make_models_equal(Model& model, c10d::ProcessGroup& group) {
+  MILLSTREAM_TRY(compare_models(model, group));
+  const at::NoGradGuard no_grad;
+  std::vector<c10::intrusive_ptr<c10d::Work>> pending;
+  for (const auto* list : {&model.parameters(), &model.buffers()}) {
+    for (const NamedTensor& named : *list) {
+      std::vector<at::Tensor> tensors{named.tensor.detach()};
+      pending.push_back(group.broadcast(tensors));
+    }
+  }
+  for (const auto& work : pending) work->wait();
   return Status::OK();
 }
 
 Status DistributedDataParallel::start(const DistributedOptions& options) {
-  MILLSTREAM_TRY(compare_models());
-  {
-    const at::NoGradGuard no_grad;
-    std::vector<c10::intrusive_ptr<c10d::Work>> pending;
-    for (const auto* list : {&model_.parameters(), &model_.buffers()}) {
-      for (const NamedTensor& named : *list) {
-        std::vector<at::Tensor> tensors{named.tensor.detach()};
-        pending.push_back(group_->broadcast(tensors));
-      }
-    }
-    for (const auto& work : pending) work->wait();
-  }
+  MILLSTREAM_TRY(make_models_equal(model_, *group_));
   std::unordered_map<size_t, std::string> names;
   for (size_t i = 0; i < parameters_.size(); ++i) names[i] = model_.parameters()[i].name;
   const size_t first = static_cast<size_t>(options.first_bucket_bytes),

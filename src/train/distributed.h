@@ -29,6 +29,10 @@ struct DistributedOptions {
   int64_t bucket_bytes = int64_t{25} << 20;
 };
 
+/// Compares the parameters and buffers (names, types, shapes) over the group's ranks, a usage error where they differ,
+/// and makes those of its rank 0 everybody's. Collective. Throws c10::Error.
+Status make_models_equal(Model& model, c10d::ProcessGroup& group);
+
 class DistributedDataParallel {
  public:
   /// `model` must outlive this. `group` is null for one trainer.
@@ -51,7 +55,6 @@ class DistributedDataParallel {
  private:
   DistributedDataParallel(Model& model, c10::intrusive_ptr<c10d::ProcessGroup> group);
   Status start(const DistributedOptions& options);
-  Status compare_models();
 
   Model& model_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;

@@ -5,6 +5,7 @@
 
 #include "comm/mpi_test.h"
 #include "train/distributed.h"
+#include "train/fused_mlp.h"
 #include "train/loss.h"
 #include "train/optimizer.h"
 #include "train/process_group.h"
@@ -141,6 +142,61 @@ TEST(DistributedDataParallel, EveryLossWithAccumulationAndClipping) {
       reference->step();
       parallel->clear_gradients();
       alone->clear_gradients();
+    }
+  }
+}
+
+TEST(FusedMlp, GivesWhatAutogradGives) {
+  const int trainers = test_job().size(), trainer = test_job().rank();
+  auto group = group_of(trainers);
+  for (const char* loss : {"mse", "mae", "huber", "bce", "cross_entropy"}) {
+    // One bucket, and one or two layers a bucket.
+    for (const DistributedOptions options : {DistributedOptions{}, DistributedOptions{256, 4096}}) {
+      for (const std::vector<int64_t>& hidden : {std::vector<int64_t>{64, 32}, {}, {5}}) {
+        TrainConfig config;
+        config.loss = loss;
+        ModelConfig kind{"mlp", hidden};
+        if (config.loss == "cross_entropy") kind.classes = 3;
+        auto model = *make_model(kind, 8, at::kDouble, 3), whole = *make_model(kind, 8, at::kDouble, 3);
+        auto fused = *FusedMlp::make(*model, kind, config, group, options);
+        ASSERT_NE(fused, nullptr);
+        auto alone = *DistributedDataParallel::make(*whole, nullptr);
+        auto optimizer = *make_optimizer(config, model->parameters()),
+             reference = *make_optimizer(config, whole->parameters());
+        int number = 0;
+        for (const int64_t rows :
+             {64, 1, 2, 2700, 64, 3}) {  // some trainers get nothing, some several chunks
+          auto [features, target] = batch_of(++number, rows, 8);
+          if (task_of(loss) == Task::kBinary) target = target.gt(0).to(at::kDouble);
+          if (task_of(loss) == Task::kClasses) target = target.abs().mul(2).floor().clamp(0, 2);
+          // Two batches a step, of which the second is the larger.
+          double sum = 0;
+          const int64_t middle = rows / 3;
+          for (const bool second : {false, true}) {
+            const int64_t from = second ? middle : 0, to = second ? rows : middle;
+            const auto [begin, end] = share(trainer, trainers, to - from);
+            sum +=
+                fused->gradients(features.slice(0, from + begin, from + end),
+                                 target.slice(0, from + begin, from + end), 1.0 / static_cast<double>(rows),
+                                 /*add=*/second, /*reduce=*/second);
+          }
+          const at::Tensor expected = summed_loss(config, whole->forward(features), target);
+          alone->backward(expected * alone->loss_scale(rows));
+          if (trainers == 1) {
+            EXPECT_NEAR(sum, expected.item<double>(), 1e-12 * expected.item<double>());
+          }
+          for (size_t i = 0; i < model->parameters().size(); ++i)
+            expect_close(model->parameters()[i].tensor.grad(), whole->parameters()[i].tensor.grad(),
+                         std::string(loss) + " " + model->parameters()[i].name + " with " +
+                             std::to_string(rows) + " rows");
+          optimizer->step();
+          reference->step();
+          alone->clear_gradients();
+          for (size_t i = 0; i < model->parameters().size(); ++i)
+            expect_close(model->parameters()[i].tensor.detach(), whole->parameters()[i].tensor.detach(),
+                         loss);
+        }
+      }
     }
   }
 }

@@ -9,6 +9,7 @@
 #include "base/progress.h"
 #include "base/trace.h"
 #include "train/distributed.h"
+#include "train/fused_mlp.h"
 #include "train/learning_rate.h"
 #include "train/loss.h"
 #include "train/metrics.h"
@@ -77,6 +78,7 @@ class Trainer {
   /// Rows of the batches that make up the optimizer's step which `batch` belongs to; `last` is set for its last one.
   int64_t rows_of_update(const Batch& batch, bool* last) const;
   Status check_targets(const Batch& batch) const;
+  Status check_loss(const Batch& batch, double value) const;
   double wait_fraction() const;
 
   comm::Job& job_;
@@ -85,6 +87,8 @@ class Trainer {
   const Task task_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Optimizer> optimizer_;
+  // Gradients come from one of the two.
+  std::unique_ptr<FusedMlp> fused_;
   std::unique_ptr<DistributedDataParallel> parallel_;
   std::vector<at::Tensor> parameters_;
   std::optional<LearningRate> learning_rate_;
@@ -126,7 +130,10 @@ Status Trainer::start() {
   }
   c10::intrusive_ptr<c10d::ProcessGroup> group;
   if (setting_.gradients) group = make_process_group(std::move(setting_.gradients), "gradients");
-  MILLSTREAM_ASSIGN(parallel_, DistributedDataParallel::make(*model_, group));
+  MILLSTREAM_ASSIGN(fused_, FusedMlp::make(*model_, setting_.model, setting_.config, group));
+  if (!fused_) {
+    MILLSTREAM_ASSIGN(parallel_, DistributedDataParallel::make(*model_, group));
+  }
   MILLSTREAM_ASSIGN(optimizer_, make_optimizer(setting_.config, model_->parameters()));
   parameters_ = model_->parameter_tensors();
   const int64_t steps = loader_.steps_per_epoch(), accumulate = setting_.config.accumulate;
@@ -332,25 +339,35 @@ Status Trainer::check_targets(const Batch& batch) const {
                               segment.row_bytes / static_cast<int64_t>(sizeof(float)));
 }
 
+Status Trainer::check_loss(const Batch& batch, double value) const {
+  if (std::isfinite(value)) return Status::OK();
+  return failed_error(
+      "training diverged: the loss is {} in epoch {}, step {} of {}; a smaller train.learning_rate (it is "
+      "{}) or scaled "
+      "features may help",
+      std::isnan(value) ? "NaN" : "infinite", batch.pass.epoch + 1, batch.step + 1, loader_.steps_per_epoch(),
+      setting_.config.learning_rate);
+}
+
 Status Trainer::train_step(const Batch& batch) {
   MILLSTREAM_TRY(check_targets(batch));
   bool last = false;
   const int64_t rows = rows_of_update(batch, &last);
   const at::Tensor features = features_of(batch), target = target_of(batch);
-  at::Tensor loss;
-  {
-    TraceSpan span("forward");
-    loss = summed_loss(setting_.config, model_->forward(features), target);
-  }
-  const double value = loss.item<double>();
-  if (!std::isfinite(value))
-    return failed_error(
-        "training diverged: the loss is {} in epoch {}, step {} of {}; a smaller train.learning_rate (it is "
-        "{}) "
-        "or scaled features may help",
-        std::isnan(value) ? "NaN" : "infinite", batch.pass.epoch + 1, batch.step + 1,
-        loader_.steps_per_epoch(), setting_.config.learning_rate);
-  {
+  double value = 0;
+  if (fused_) {
+    const bool first = batch.step % setting_.config.accumulate == 0;
+    value =
+        fused_->gradients(features, target, 1.0 / static_cast<double>(rows), /*add=*/!first, /*reduce=*/last);
+    MILLSTREAM_TRY(check_loss(batch, value));
+  } else {
+    at::Tensor loss;
+    {
+      TraceSpan span("forward");
+      loss = summed_loss(setting_.config, model_->forward(features), target);
+    }
+    value = loss.item<double>();
+    MILLSTREAM_TRY(check_loss(batch, value));
     TraceSpan span("backward");
     parallel_->backward(loss * parallel_->loss_scale(rows), /*reduce=*/last);
   }
@@ -360,7 +377,7 @@ Status Trainer::train_step(const Batch& batch) {
     rate_ = learning_rate_->at(updates_++);
     optimizer_->set_learning_rate(rate_);
     optimizer_->step();
-    parallel_->clear_gradients();
+    if (parallel_) parallel_->clear_gradients();
   }
   window_loss_ += value;
   window_rows_ += batch.rows;

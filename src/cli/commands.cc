@@ -18,6 +18,7 @@
 #include "base/trace.h"
 #include "cli/explain_command.h"
 #include "cli/json_output.h"
+#include "cli/profile_command.h"
 #include "cli/progress_display.h"
 #include "cli/query_command.h"
 #include "cli/recipe.h"
@@ -588,6 +589,12 @@ Status run_command(const Options& options, comm::Job& job) {
                                memory_of(session, job.rank()));
     case Command::kExplain:
       return run_explain(session);
+    case Command::kProfile:
+      return run_profile_command(options, job, *session.catalog, session.threads,
+                                 memory_of(session, job.rank()));
+    case Command::kInit:
+      return run_init_command(options, job, *session.catalog, session.threads,
+                              memory_of(session, job.rank()));
     case Command::kGenerate:
       return run_generate(session);
     case Command::kInfo:

@@ -101,6 +101,8 @@ Status check_values(const Raw& raw, Options* options) {
     if (out.size() < 9 || out.substr(out.size() - 8) != ".parquet")
       return usage_error("-o {}: the output must be a file NAME.parquet", out);
   }
+  if (options->command == Command::kInit && !options->output.empty() && !options->output.ends_with(".toml"))
+    return usage_error("-o {}: the output must be a file NAME.toml", options->output);
   if (options->command == Command::kExplain && options->recipe.empty() == options->query.empty()) {
     if (options->recipe.empty())
       return usage_error("millstream explain: of what? Give a recipe, or --query SQL");
@@ -313,6 +315,25 @@ Result<Options> parse_command_line(int argc, char** argv) {
                     "Read the data too: bounds that were seen, rows, bytes, seconds");
   add_common(explain);
 
+  CLI::App* profile =
+      add_command(&app, "profile",
+                  "A first look at a table: types, nulls, values, quantiles, and what would hurt training");
+  profile->add_option("INPUT", options.inputs, "Files or globs, or a query in quotes")
+      ->type_name("")
+      ->required();
+  profile
+      ->add_option("--target", options.target, "The column to be learnt: columns that give it away are named")
+      ->type_name("COLUMN");
+  add_common(profile);
+
+  CLI::App* init = add_command(&app, "init", "Make a recipe to begin with from files");
+  init->add_option("INPUT", options.inputs, "Files or globs")->type_name("")->required();
+  init->add_option("--target", options.target, "The column to be learnt")->type_name("COLUMN")->required();
+  init->add_option("-o,--output", options.output, "Where the recipe goes, a .toml file; default: print")
+      ->type_name("RECIPE.toml");
+  init->add_flag("--overwrite", options.overwrite, "Replace an existing file");
+  add_common(init);
+
   CLI::App* generate = add_command(&app, "generate", "Generate data");
   generate->require_subcommand(1);
   CLI::App* hvfhv = add_command(generate, "hvfhv",
@@ -359,6 +380,8 @@ Result<Options> parse_command_line(int argc, char** argv) {
                     : command == evaluate ? Command::kEvaluate
                     : command == query    ? Command::kQuery
                     : command == explain  ? Command::kExplain
+                    : command == profile  ? Command::kProfile
+                    : command == init     ? Command::kInit
                     : command == hvfhv    ? Command::kGenerate
                                           : Command::kInfo;
   MILLSTREAM_TRY(check_values(raw, &options));

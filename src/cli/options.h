@@ -17,6 +17,8 @@ enum class Command : uint8_t {
   kEvaluate,
   kQuery,
   kExplain,
+  kProfile,
+  kInit,
   kGenerate,
   kInfo,
   kPrintText
@@ -59,7 +61,10 @@ struct Options {
   // predict, evaluate.
   std::string bundle;
   std::vector<std::string> inputs;
-  std::string output;  ///< also query's
+  std::string output;  ///< also query's and init's
+
+  // profile, init; their files, or profile's query, are `inputs`.
+  std::string target;
 
   // explain.
   bool analyze = false;

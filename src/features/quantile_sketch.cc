@@ -68,13 +68,22 @@ int64_t QuantileSketch::rank_error() const {
   return error_ == 0 ? 0 : error_ + (int64_t{1} << (levels_.size() - 1)) - 1;
 }
 
-std::vector<double> QuantileSketch::quantiles(const std::vector<double>& fractions) const {
+std::vector<std::pair<double, int64_t>> QuantileSketch::weighted() const {
   std::vector<std::pair<double, int64_t>> weighted;
   for (size_t level = 0; level < levels_.size(); ++level) {
     for (const double value : levels_[level]) weighted.push_back({value, int64_t{1} << level});
   }
-  if (weighted.empty()) return std::vector<double>(fractions.size(), 0);
   std::sort(weighted.begin(), weighted.end());
+  return weighted;
+}
+
+std::vector<double> QuantileSketch::quantiles(const std::vector<double>& fractions) const {
+  return weighted_quantiles(weighted(), fractions);
+}
+
+std::vector<double> weighted_quantiles(const std::vector<std::pair<double, int64_t>>& weighted,
+                                       const std::vector<double>& fractions) {
+  if (weighted.empty()) return std::vector<double>(fractions.size(), 0);
   int64_t total = 0;
   std::vector<int64_t> ends;  // the ranks below ends[i] are those of values up to i
   for (const auto& [value, weight] : weighted) ends.push_back(total += weight);

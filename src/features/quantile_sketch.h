@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -41,6 +42,8 @@ class QuantileSketch {
   int64_t rank_error() const;
   /// For each of `fractions` (0 to 1) the quantile; zeros where there are no values.
   std::vector<double> quantiles(const std::vector<double>& fractions) const;
+  /// The values that are held, ascending, with how many each stands for.
+  std::vector<std::pair<double, int64_t>> weighted() const;
 
   std::string encode() const;
   static Result<QuantileSketch> decode(std::string_view bytes);
@@ -55,5 +58,9 @@ class QuantileSketch {
   std::vector<std::vector<double>> levels_;
   std::vector<uint8_t> take_second_;  ///< by level: which of two values goes up next time
 };
+
+/// Quantiles of values (ascending) that are there so many times each; zeros where there are none.
+std::vector<double> weighted_quantiles(const std::vector<std::pair<double, int64_t>>& weighted,
+                                       const std::vector<double>& fractions);
 
 }  // namespace millstream::features

@@ -251,7 +251,9 @@ Status add_to_fit(const features::FitRequest& fit, const arrow::RecordBatch& bat
   const int32_t* rows = selected.all_train ? nullptr : selected.train.data();
   const expr::Expression* plain = &expression;
   if (plain->kind == expr::Kind::kCast && !plain->try_cast) plain = plain->arguments[0].get();
-  if (plain->kind == expr::Kind::kColumn && batch.column(plain->column)->null_count() == 0 &&
+  // Of texts made of numbers (one_hot) it is the texts that count.
+  if (expression.type->id() == arrow::Type::DOUBLE && plain->kind == expr::Kind::kColumn &&
+      batch.column(plain->column)->null_count() == 0 &&
       features::copy_as_double(*batch.column(plain->column), rows, selected.train_rows, out->data())) {
     return add(selected.train_rows);
   }

@@ -178,6 +178,16 @@ struct Epoch {
   }
 };
 
+/// The timestamp of so many milliseconds: epoch_ms goes both ways.
+struct FromMillis {
+  MILLSTREAM_BODY static Checked<Timestamp> body(int64_t millis) {
+    int64_t micros;
+    const bool overflow = __builtin_mul_overflow(millis, int64_t{1000}, &micros);
+    return checked(Timestamp{micros}, overflow || micros > kTimestampMax || micros < kTimestampMin,
+                   Failure::kOutOfRange);
+  }
+};
+
 /// The same as whole numbers of a smaller unit.
 template <int64_t kPerSecond>
 struct EpochIn {
@@ -193,8 +203,11 @@ struct EpochIn {
     } else if constexpr (std::is_same_v<T, Time>) {
       return x.micros / kUnit;
     } else {
-      bool up = kUnit > 1 && floor_mod(x.micros, kUnit) >= kUnit / 2;
-      return Maybe<int64_t>{floor_div(x.micros, kUnit) + up, is_finite_timestamp(x.micros)};
+      // To the nearest, halves away from zero.
+      const int64_t rest = x.micros % kUnit;
+      constexpr int64_t kHalf = kUnit > 1 ? kUnit / 2 : 1;
+      const int64_t nearest = x.micros / kUnit + (rest >= kHalf) - (rest <= -kHalf);
+      return Maybe<int64_t>{nearest, is_finite_timestamp(x.micros)};
     }
   }
 };
@@ -325,10 +338,13 @@ MILLSTREAM_FUNCTION(date_part) {
 
   Function epoch_ms;
   epoch_ms.name = "epoch_ms";
-  epoch_ms.doc = "Milliseconds since 1970-01-01, or the length of an interval.";
-  epoch_ms.examples = {{"epoch_ms(DATE '1970-01-02')", "86400000"}};
+  epoch_ms.doc =
+      "Milliseconds since 1970-01-01, or the length of an interval; of an integer the timestamp of so many.";
+  epoch_ms.examples = {{"epoch_ms(DATE '1970-01-02')", "86400000"},
+                       {"epoch_ms(1500)", "1970-01-01 00:00:01.5"}};
   epoch_ms.bound = rising_bounds<0>;
   epoch_ms.overloads = one_each<EpochIn<1000>>(WithoutDates{});
+  epoch_ms.overloads.push_back(overload<FromMillis, int64_t>());
 
   Function epoch_us;
   epoch_us.name = "epoch_us";

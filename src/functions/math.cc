@@ -2,6 +2,7 @@
 // infinity, as the C library does.
 
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "expr/bound_rules.h"
@@ -34,7 +35,89 @@ MILLSTREAM_MATH_BODY(Sqrt, std::sqrt(x))
 MILLSTREAM_MATH_BODY(Cbrt, std::cbrt(x))
 MILLSTREAM_MATH_BODY(Degrees, x*(180.0 / std::numbers::pi))
 MILLSTREAM_MATH_BODY(Radians, x*(std::numbers::pi / 180.0))
+MILLSTREAM_MATH_BODY(Cot, 1.0 / std::tan(x))
+MILLSTREAM_MATH_BODY(Sinh, std::sinh(x))
+MILLSTREAM_MATH_BODY(Cosh, std::cosh(x))
+MILLSTREAM_MATH_BODY(Tanh, std::tanh(x))
+MILLSTREAM_MATH_BODY(Asinh, std::asinh(x))
+MILLSTREAM_MATH_BODY(Acosh, std::acosh(x))
+MILLSTREAM_MATH_BODY(Atanh, std::atanh(x))
+MILLSTREAM_MATH_BODY(Gamma, std::tgamma(x))
 #undef MILLSTREAM_MATH_BODY
+
+struct LogGamma {
+  MILLSTREAM_BODY static double body(double x) {
+    int sign;  // lgamma() would put it in a global variable
+    return ::lgamma_r(x, &sign);
+  }
+};
+
+/// Away from zero to the next even number.
+struct Even {
+  MILLSTREAM_BODY static double body(double x) {
+    const double whole = std::ceil(std::abs(x));
+    const double even = std::floor(whole / 2) * 2;
+    return std::copysign(even == whole ? whole : whole + 1, x);
+  }
+};
+
+struct NextAfter {
+  template <class T>
+  MILLSTREAM_BODY static T body(T x, T towards) {
+    return std::nextafter(x, towards);
+  }
+};
+struct SignBit {
+  template <class T>
+  MILLSTREAM_BODY static bool body(T x) {
+    return std::signbit(x);
+  }
+};
+struct FloatingRemainder {
+  template <class T>
+  MILLSTREAM_BODY static T body(T x, T y) {
+    const T rest = std::fmod(x, y);
+    return rest == T{0} ? T{0} : (rest < T{0}) != (y < T{0}) ? rest + y : rest;
+  }
+};
+
+MILLSTREAM_BODY Checked<int64_t> absolute(int64_t x) {
+  const bool overflow = x == std::numeric_limits<int64_t>::min();
+  return checked(overflow ? x : x < 0 ? -x : x, overflow, Failure::kOverflow);
+}
+
+struct GreatestCommonDivisor {
+  static Checked<int64_t> body(int64_t a, int64_t b) {
+    if (a == -1 || b == -1) return {1};  // the least number has no remainder by -1
+    while (a != 0) {
+      b %= a;
+      if (b == 0) return absolute(a);
+      a %= b;
+    }
+    return absolute(b);
+  }
+};
+struct LeastCommonMultiple {
+  static Checked<int64_t> body(int64_t a, int64_t b) {
+    if (a == 0 || b == 0) return {0};
+    const Checked<int64_t> divisor = GreatestCommonDivisor::body(a, b);
+    if (divisor.failure != Failure::kNone) return divisor;
+    int64_t product;
+    if (__builtin_mul_overflow(a, b / divisor.value, &product)) return {0, Failure::kOverflow};
+    return absolute(product);
+  }
+};
+
+Status factorial(KernelCall& call) {
+  return loop_over<Checked<Decimal>, int32_t>(call, [](int32_t n) -> Checked<Decimal> {
+    constexpr int32_t kLast = 33;  // the next is beyond HUGEINT
+    if (n < 0) return {Decimal{0}, Failure::kInvalid};
+    if (n > kLast) return {Decimal{0}, Failure::kOverflow};
+    __int128 product = 1;
+    for (int32_t i = 2; i <= n; ++i) product *= i;
+    return {Decimal{product}};
+  });
+}
 
 struct Atan2 {
   MILLSTREAM_BODY static double body(double y, double x) { return std::atan2(y, x); }
@@ -155,7 +238,48 @@ MILLSTREAM_FUNCTION(math) {
   isfinite.examples = {{"isfinite(1.5)", "true"}, {"isfinite('infinity'::DATE)", "false"}};
   isfinite.overloads = same_type<IsFinite, 1>(FloatsAndTimes{});
 
+  const auto of_numbers = [](const char* name, const char* doc, std::vector<Example> examples,
+                             std::vector<Binding> overloads, std::vector<std::string> aliases = {}) {
+    Function f;
+    f.name = name;
+    f.aliases = std::move(aliases);
+    f.doc = doc;
+    f.examples = std::move(examples);
+    f.overloads = std::move(overloads);
+    return f;
+  };
+  Binding product;
+  product.parameters = {arrow::int32()};
+  product.result = decimal_type(38, 0);
+  product.can_fail = true;
+  product.kernel = factorial;
+
   return define(
+      of_double<Cot>("cot", "Cotangent.", {{"round(cot(1), 6)", "0.642093"}}),
+      of_double<Sinh>("sinh", "Hyperbolic sine.", {{"sinh(0)", "0.0"}}),
+      of_double<Cosh>("cosh", "Hyperbolic cosine.", {{"cosh(0)", "1.0"}}),
+      of_double<Tanh>("tanh", "Hyperbolic tangent.", {{"tanh(0)", "0.0"}}),
+      of_double<Asinh>("asinh", "Inverse hyperbolic sine.", {{"asinh(0)", "0.0"}}),
+      of_double<Acosh>("acosh", "Inverse hyperbolic cosine.", {{"acosh(1)", "0.0"}}),
+      of_double<Atanh>("atanh", "Inverse hyperbolic tangent.", {{"atanh(0)", "0.0"}}),
+      of_double<Gamma>("gamma", "The gamma function: (n - 1)! of whole numbers.", {{"gamma(5)", "24.0"}}),
+      of_double<LogGamma>("lgamma", "Logarithm of the absolute value of the gamma function.",
+                          {{"lgamma(2)", "0.0"}}),
+      of_double<Even>("even", "The next even number, away from zero.",
+                      {{"even(2.9)", "4.0"}, {"even(-3)", "-4.0"}}),
+      of_numbers("nextafter", "The floating point number that comes next in the direction of the second.",
+                 {{"nextafter(1e0, 2e0)", "1.0000000000000002"}}, same_type<NextAfter, 2>(Floats{})),
+      of_numbers("signbit", "Is the sign of the floating point number minus? It is for -0.",
+                 {{"signbit(-0.5)", "true"}}, same_type<SignBit, 1>(Floats{})),
+      of_numbers("fmod", "Remainder of a floating point division, with the sign of the divisor.",
+                 {{"fmod(7.5e0, 2e0)", "1.5"}, {"fmod(-7.5e0, 2e0)", "0.5"}},
+                 same_type<FloatingRemainder, 2>(Floats{})),
+      of_numbers("gcd", "Greatest common divisor.", {{"gcd(42, 57)", "3"}},
+                 {overload<GreatestCommonDivisor, int64_t, int64_t>()}, {"greatest_common_divisor"}),
+      of_numbers("lcm", "Least common multiple.", {{"lcm(42, 57)", "798"}},
+                 {overload<LeastCommonMultiple, int64_t, int64_t>()}, {"least_common_multiple"}),
+      of_numbers("factorial", "The product of the whole numbers up to n, which is at most 33.",
+                 {{"factorial(4)", "24"}}, {product}),
       with_bound(of_double<Sin>("sin", "Sine.", {{"sin(0)", "0.0"}}), unit_bounds),
       with_bound(of_double<Cos>("cos", "Cosine.", {{"cos(0)", "1.0"}}), unit_bounds),
       of_double<Tan>("tan", "Tangent.", {{"tan(0)", "0.0"}}),

@@ -68,14 +68,20 @@ struct Ceil {
   }
 };
 
-/// To a number of digits behind the point; negative: before it.
-template <bool kTruncate>
+enum class Direction : uint8_t { kNearest, kDown, kUp, kToZero, kNearestEven };
+
+/// To a number of digits behind the point; negative: before it. Of kNearest, kToZero and kNearestEven.
+template <Direction kDirection>
 struct ToDigits {
   template <class T>
   MILLSTREAM_BODY static auto body(T x, int32_t digits) {
     if constexpr (std::is_floating_point_v<T>) {
       if (!std::isfinite(x)) return x;
-      auto whole = [](double v) { return kTruncate ? std::trunc(v) : std::round(v); };
+      auto whole = [](double v) {
+        if constexpr (kDirection == Direction::kToZero) return std::trunc(v);
+        if constexpr (kDirection == Direction::kNearestEven) return std::nearbyint(v);
+        return std::round(v);
+      };
       if (digits < 0) {
         double power = std::pow(10.0, -static_cast<double>(digits));
         double rounded = whole(static_cast<double>(x) / power) * power;
@@ -90,15 +96,19 @@ struct ToDigits {
       if (digits < -18) return Checked<T>{T{0}};
       auto power = static_cast<int64_t>(power_of_ten(-digits));
       __int128 wide = x;
-      if (!kTruncate) wide += x < 0 ? -(power / 2) : power / 2;
-      wide = wide / power * power;
+      if constexpr (kDirection == Direction::kNearest) wide += x < 0 ? -(power / 2) : power / 2;
+      __int128 quotient = wide / power;
+      if constexpr (kDirection == Direction::kNearestEven) {
+        const __int128 rest = wide % power < 0 ? -(wide % power) : wide % power;
+        const bool up = rest > power / 2 || (rest == power / 2 && quotient % 2 != 0);
+        quotient += up ? (x < 0 ? -1 : 1) : 0;
+      }
+      wide = quotient * power;
       bool overflow = wide > std::numeric_limits<T>::max() || wide < std::numeric_limits<T>::min();
       return checked(static_cast<T>(wide), overflow, Failure::kOverflow);
     }
   }
 };
-
-enum class Direction : uint8_t { kNearest, kDown, kUp, kToZero };
 
 /// digits / power in the given direction.
 template <Direction kDirection>
@@ -106,6 +116,12 @@ MILLSTREAM_BODY __int128 divided(__int128 digits, __int128 power) {
   if constexpr (kDirection == Direction::kNearest) {
     const __int128 half = power / 2;
     return (digits < 0 ? digits - half : digits + half) / power;
+  } else if constexpr (kDirection == Direction::kNearestEven) {
+    const __int128 quotient = digits / power;
+    const __int128 rest = digits % power < 0 ? -(digits % power) : digits % power;
+    const __int128 half = power / 2;  // a power of ten is even, or 1 without a rest
+    const bool up = rest > half || (rest == half && rest != 0 && quotient % 2 != 0);
+    return quotient + (up ? (digits < 0 ? -1 : 1) : 0);
   } else {
     __int128 quotient = digits / power;
     if constexpr (kDirection == Direction::kDown) return quotient - (digits % power < 0);
@@ -119,7 +135,8 @@ template <Direction kDirection>
 Result<std::optional<Binding>> bind_decimal(const std::vector<ExprPtr>& arguments, const char* name) {
   if (arguments.empty() || arguments.size() > 2) return std::nullopt;
   // UBIGINT has no signed integer above it but HUGEINT.
-  bool huge = kDirection == Direction::kNearest && arguments[0]->type->id() == arrow::Type::UINT64;
+  const bool nearest = kDirection == Direction::kNearest || kDirection == Direction::kNearestEven;
+  const bool huge = nearest && arguments[0]->type->id() == arrow::Type::UINT64;
   if (!huge && !is_decimal_type(*arguments[0]->type)) return std::nullopt;
   const TypePtr of = huge ? decimal_type(38, 0) : arguments[0]->type;
   const arrow::DataType& type = *of;
@@ -175,7 +192,10 @@ Result<std::optional<Binding>> bind_decimal(const std::vector<ExprPtr>& argument
 
 template <Direction kDirection>
 Result<std::optional<Binding>> bind_rounding(const std::vector<ExprPtr>& arguments) {
-  return bind_decimal<kDirection>(arguments, kDirection == Direction::kNearest ? "round" : "trunc");
+  if (kDirection == Direction::kNearestEven && arguments.size() != 2) return std::nullopt;
+  return bind_decimal<kDirection>(arguments, kDirection == Direction::kNearest  ? "round"
+                                             : kDirection == Direction::kToZero ? "trunc"
+                                                                                : "round_even");
 }
 
 template <Direction kDirection>
@@ -242,9 +262,9 @@ MILLSTREAM_FUNCTION(rounding) {
   round.examples = {{"round(2.5)", "3"}, {"round(1234.5678e0, 2)", "1234.57"}, {"round(1250, -2)", "1300"}};
   round.bind = bind_rounding<Direction::kNearest>;
   round.bound = rising_bounds<0>;
-  round.overloads =
-      join(same_type<Round, 1>(SignedIntegers{}), same_type<Round, 1>(Floats{}),
-           with_digits<ToDigits<false>>(SignedIntegers{}), with_digits<ToDigits<false>>(Floats{}));
+  round.overloads = join(same_type<Round, 1>(SignedIntegers{}), same_type<Round, 1>(Floats{}),
+                         with_digits<ToDigits<Direction::kNearest>>(SignedIntegers{}),
+                         with_digits<ToDigits<Direction::kNearest>>(Floats{}));
   round.forms = {"round(DECIMAL)", "round(DECIMAL, INTEGER)"};
 
   Function trunc;
@@ -253,9 +273,9 @@ MILLSTREAM_FUNCTION(rounding) {
   trunc.examples = {{"trunc(-1.7)", "-1"}};
   trunc.bind = bind_rounding<Direction::kToZero>;
   trunc.bound = rising_bounds<0>;
-  trunc.overloads =
-      join(same_type<Truncate, 1>(Integers{}), same_type<Truncate, 1>(Floats{}),
-           with_digits<ToDigits<true>>(SignedIntegers{}), with_digits<ToDigits<true>>(Floats{}));
+  trunc.overloads = join(same_type<Truncate, 1>(Integers{}), same_type<Truncate, 1>(Floats{}),
+                         with_digits<ToDigits<Direction::kToZero>>(SignedIntegers{}),
+                         with_digits<ToDigits<Direction::kToZero>>(Floats{}));
   trunc.forms = {"trunc(DECIMAL)", "trunc(DECIMAL, INTEGER)"};
 
   Function floor;
@@ -277,8 +297,19 @@ MILLSTREAM_FUNCTION(rounding) {
   ceil.overloads = same_type<Ceil, 1>(Floats{});
   ceil.forms = {"ceil(DECIMAL)"};
 
+  Function even;
+  even.name = "round_even";
+  even.aliases = {"roundbankers"};
+  even.doc = "To a number of digits behind the point; halves go to the even neighbour.";
+  even.examples = {{"round_even(2.5, 0)", "2"}, {"round_even(35, -1)", "40"}};
+  even.bind = bind_rounding<Direction::kNearestEven>;
+  even.bound = rising_bounds<0>;
+  even.overloads = join(with_digits<ToDigits<Direction::kNearestEven>>(SignedIntegers{}),
+                        with_digits<ToDigits<Direction::kNearestEven>>(Floats{}));
+  even.forms = {"round_even(DECIMAL, INTEGER)"};
+
   return define(std::move(abs), std::move(sign), std::move(round), std::move(trunc), std::move(floor),
-                std::move(ceil));
+                std::move(ceil), std::move(even));
 }
 
 }  // namespace millstream::functions

@@ -2,8 +2,8 @@
 
 #include <arrow/compute/api.h>
 
-#include "expr/kernel.h"
 #include "expr/selection.h"
+#include "functions/text_rows.h"
 
 namespace millstream::functions {
 
@@ -11,25 +11,6 @@ using namespace expr;
 using Text = std::string_view;
 
 namespace {
-
-bool starts_code_point(char c) {
-  return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-}
-
-MILLSTREAM_BODY int64_t count_code_points(Text s) {
-  int64_t count = 0;
-  for (char c : s) count += starts_code_point(c);
-  return count;
-}
-
-/// The byte at which code point `index` begins; the end where there are fewer.
-size_t byte_of(Text s, int64_t index) {
-  size_t at = 0;
-  for (; at < s.size(); ++at) {
-    if (starts_code_point(s[at]) && index-- == 0) break;
-  }
-  return at;
-}
 
 struct Length {
   MILLSTREAM_BODY static int64_t body(Text s) { return count_code_points(s); }
@@ -101,7 +82,9 @@ struct Contains {
 };
 
 /// LIKE: % is any text, _ one code point; `escape` (none where empty) makes the next character stand for itself.
-bool like(Text s, Text pattern, Text escape) {
+/// It fails where the pattern ends with the escape character.
+Checked<bool> like(Text s, Text pattern, Text escape) {
+  if (escape.size() > 1) return {false, Failure::kInvalid};
   size_t at = 0, p = 0;
   // Where to go on after the last %: it swallows one more byte each time.
   size_t retry_pattern = Text::npos, retry_at = 0;
@@ -109,6 +92,7 @@ bool like(Text s, Text pattern, Text escape) {
     if (p < pattern.size()) {
       char c = pattern[p];
       if (!escape.empty() && c == escape[0]) {
+        if (p + 1 == pattern.size() && at < s.size()) return {false, Failure::kInvalid};
         if (p + 1 < pattern.size() && at < s.size() && s[at] == pattern[p + 1]) {
           p += 2;
           ++at;
@@ -129,20 +113,24 @@ bool like(Text s, Text pattern, Text escape) {
         continue;
       }
     }
-    if (retry_pattern == Text::npos || retry_at >= s.size()) return false;
+    if (retry_pattern == Text::npos || retry_at >= s.size()) return {false};
     // Code points are not divided.
     ++retry_at;
     while (retry_at < s.size() && !starts_code_point(s[retry_at])) ++retry_at;
     at = retry_at;
     p = retry_pattern;
   }
-  return true;
+  return {true};
 }
 
 template <bool kNegated>
 struct Like {
-  static bool body(Text s, Text pattern) { return like(s, pattern, {}) != kNegated; }
-  static bool body(Text s, Text pattern, Text escape) { return like(s, pattern, escape) != kNegated; }
+  static bool body(Text s, Text pattern) { return like(s, pattern, {}).value != kNegated; }
+  static Checked<bool> body(Text s, Text pattern, Text escape) {
+    Checked<bool> result = like(s, pattern, escape);
+    result.value = result.value != kNegated;
+    return result;
+  }
 };
 
 struct Concatenate {
@@ -151,6 +139,77 @@ struct Concatenate {
     out.append(b);
   }
 };
+
+/// GLOB, as of file names: * is any text, ? one code point, [a-z] one of a set, [!a] one that is not in it, \ takes
+/// the next character as it is.
+struct Glob {
+  static bool body(Text s, Text pattern) {
+    Text retry, retry_pattern;
+    bool starred = false;
+    while (true) {
+      if (!pattern.empty() && pattern[0] == '*') {
+        pattern.remove_prefix(1);
+        starred = true;
+        retry = s;
+        retry_pattern = pattern;
+        continue;
+      }
+      if (s.empty() && pattern.empty()) return true;
+      if (!s.empty() && !pattern.empty() && one(s, pattern)) continue;
+      if (!starred || retry.empty()) return false;
+      retry.remove_prefix(next_code_point(retry, 0));
+      s = retry;
+      pattern = retry_pattern;
+    }
+  }
+
+ private:
+  /// Takes one code point of the text and what stands for it in the pattern.
+  static bool one(Text& s, Text& pattern) {
+    const int32_t code = take_code_point(s);
+    if (pattern[0] == '?') {
+      pattern.remove_prefix(1);
+      return true;
+    }
+    if (pattern[0] == '[') {
+      pattern.remove_prefix(1);
+      return one_of(code, pattern);
+    }
+    if (pattern[0] == '\\') pattern.remove_prefix(1);
+    return !pattern.empty() && take_code_point(pattern) == code;
+  }
+  /// Takes a set and its closing bracket, which may be the set's first member.
+  static bool one_of(int32_t code, Text& set) {
+    const bool inverted = !set.empty() && set[0] == '!';
+    if (inverted) set.remove_prefix(1);
+    bool found = false;
+    for (bool first = true; !set.empty(); first = false) {
+      if (set[0] == ']' && !first) {
+        set.remove_prefix(1);
+        return found != inverted;
+      }
+      const int32_t low = take_code_point(set);
+      int32_t high = low;
+      if (set.size() > 1 && set[0] == '-') {
+        set.remove_prefix(1);
+        high = take_code_point(set);
+      }
+      found |= code >= low && code <= high;
+    }
+    return false;  // it is never closed
+  }
+};
+
+/// ILIKE is LIKE of both in lower case; the escape character stays as it is.
+Result<ExprPtr> rewrite_ilike(const std::vector<ExprPtr>& arguments, QueryPosition position) {
+  if (arguments.size() != 2 && arguments.size() != 3)
+    return query_error("ILIKE takes a text and a pattern, and perhaps an escape character");
+  std::vector<ExprPtr> lowered = arguments;
+  for (size_t i = 0; i < 2; ++i) {
+    MILLSTREAM_ASSIGN(lowered[i], make_call("lower", {arguments[i]}, position));
+  }
+  return make_call("like", std::move(lowered), position);
+}
 
 /// ASCII letters here; where a column has others, Arrow's tables (utf8proc's, which are DuckDB's) do it.
 template <bool kUpper>
@@ -216,6 +275,55 @@ Status concatenate_all(KernelCall& call) {
   return writer.finish(call.out);
 }
 
+/// concat_ws: with a separator between; NULLs are left out, and with a NULL separator the result is NULL.
+Status join_all(KernelCall& call) {
+  const Value& separator = call.arguments[0];
+  if (separator.constant && has_nulls(*separator.data)) {
+    StringWriter writer;
+    MILLSTREAM_TRY(writer.start(call.rows, 0));
+    for (int64_t i = 0; i < call.rows; ++i) writer.end_row();
+    MILLSTREAM_TRY(writer.finish(call.out));
+    MILLSTREAM_ASSIGN(call.out.buffers[0], allocate_values(bitmap_bytes(call.rows)));
+    std::memset(call.out.buffers[0]->mutable_data(), 0, static_cast<size_t>(call.out.buffers[0]->size()));
+    call.out.null_count = call.rows;
+    return Status::OK();
+  }
+  const auto known = [&](const Value& value, int64_t row) {
+    return is_set(validity_of(*value.data), value.data->offset + (value.constant ? 0 : row));
+  };
+  std::vector<Strided<Text>> columns;
+  for (const Value& argument : call.arguments) columns.emplace_back(argument);
+  StringWriter writer;
+  MILLSTREAM_TRY(writer.start(call.rows, call.rows * 16));
+  for (int64_t i = 0; i < call.rows; ++i) {
+    bool first = true;
+    for (size_t a = 1; a < columns.size() && known(separator, i); ++a) {
+      if (!known(call.arguments[a], i)) continue;
+      if (!first) writer.append(columns[0][i]);
+      writer.append(columns[a][i]);
+      first = false;
+    }
+    writer.end_row();
+  }
+  MILLSTREAM_TRY(writer.finish(call.out));
+  if (!has_nulls(*separator.data)) return Status::OK();
+  MILLSTREAM_ASSIGN(call.out.buffers[0], allocate_values(bitmap_bytes(call.rows)));
+  fill_bits(call.out.buffers[0]->mutable_data(), call.rows,
+            [&](int64_t i) -> uint8_t { return known(separator, i); });
+  call.out.null_count = arrow::kUnknownNullCount;
+  return Status::OK();
+}
+
+Result<std::optional<Binding>> bind_join_all(const std::vector<ExprPtr>& arguments) {
+  if (arguments.size() < 2) return std::nullopt;
+  Binding binding;
+  binding.parameters.assign(arguments.size(), arrow::utf8());
+  binding.result = arrow::utf8();
+  binding.kernel = join_all;
+  binding.nulls = NullPolicy::kOwn;
+  return binding;
+}
+
 Result<std::optional<Binding>> bind_concat(const std::vector<ExprPtr>& arguments) {
   if (arguments.empty()) return std::nullopt;
   Binding binding;
@@ -277,7 +385,29 @@ MILLSTREAM_FUNCTION(string) {
   not_like.notation = Notation::kInfix;
   not_like.symbol = "NOT LIKE";
 
+  Function concat_ws =
+      text_function("concat_ws", {}, "The arguments with the first between them; NULLs are left out.",
+                    {{"concat_ws(', ', 'a', NULL, 'b')", "a, b"}}, {});
+  concat_ws.bind = bind_join_all;
+  concat_ws.forms = {"concat_ws(VARCHAR, ANY...)"};
+
+  Function ilike = text_function("ilike", {"~~*"}, "LIKE, whatever the case of letters.",
+                                 {{"'aBc' ILIKE 'AB%'", "true"}}, {});
+  ilike.notation = Notation::kInfix;
+  ilike.symbol = "ILIKE";
+  ilike.rewrite = rewrite_ilike;
+  ilike.forms = {"ilike(VARCHAR, VARCHAR)", "ilike(VARCHAR, VARCHAR, VARCHAR)"};
+
+  Function glob = text_function(
+      "glob", {"~~~"},
+      "Does the text match a pattern of the kind that file names have? * is any text, ? one "
+      "character, [a-z] one of those, [!a-z] another.",
+      {{"'abc' GLOB 'a*'", "true"}, {"'abc' GLOB '[x-z]?c'", "false"}}, {overload<Glob, Text, Text>()});
+  glob.notation = Notation::kInfix;
+  glob.symbol = "GLOB";
+
   return define(
+      std::move(concat_ws), std::move(ilike), std::move(glob),
       text_function("lower", {"lcase"}, "In lower case.", {{"lower('ABC')", "abc"}},
                     {case_overload<false>()}),
       text_function("upper", {"ucase"}, "In upper case.", {{"upper('abc')", "ABC"}}, {case_overload<true>()}),

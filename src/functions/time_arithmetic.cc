@@ -187,10 +187,11 @@ Function interval_maker(const char* name, const char* doc, const char* example, 
   return f;
 }
 
-/// Seconds may have a fraction.
+/// Seconds and milliseconds may have a fraction.
+template <int64_t kMicros>
 struct ToSeconds {
   MILLSTREAM_BODY static Checked<Interval> body(double seconds) {
-    double micros = std::round(seconds * kMicrosPerSecond);
+    double micros = std::round(seconds * kMicros);
     bool inside = std::abs(micros) <= 9.2e15;
     return checked(Interval{0, 0, inside ? static_cast<int64_t>(micros) * 1000 : 0}, !inside,
                    Failure::kOverflow);
@@ -245,8 +246,18 @@ MILLSTREAM_FUNCTION(time_arithmetic) {
   seconds.name = "to_seconds";
   seconds.doc = "An interval of so many seconds.";
   seconds.examples = {{"to_seconds(90.5)", "00:01:30.5"}};
-  seconds.overloads = {overload<ToSeconds, double>()};
+  seconds.overloads = {overload<ToSeconds<kMicrosPerSecond>, double>()};
+  Function milliseconds;
+  milliseconds.name = "to_milliseconds";
+  milliseconds.doc = "An interval of so many milliseconds.";
+  milliseconds.examples = {{"to_milliseconds(1500)", "00:00:01.5"}};
+  milliseconds.overloads = {overload<ToSeconds<1000>, double>()};
   return define(
+      interval_maker<12000, 0, 0>("to_millennia", "An interval of so many millennia.", "to_millennia(1)",
+                                  "1000 years"),
+      interval_maker<1200, 0, 0>("to_centuries", "An interval of so many centuries.", "to_centuries(1)",
+                                 "100 years"),
+      interval_maker<120, 0, 0>("to_decades", "An interval of so many decades.", "to_decades(2)", "20 years"),
       interval_maker<12, 0, 0>("to_years", "An interval of so many years.", "to_years(2)", "2 years"),
       interval_maker<3, 0, 0>("to_quarters", "An interval of so many quarters.", "to_quarters(2)",
                               "6 months"),
@@ -257,9 +268,7 @@ MILLSTREAM_FUNCTION(time_arithmetic) {
                                            "30:00:00"),
       interval_maker<0, 0, kMicrosPerMinute>("to_minutes", "An interval of so many minutes.", "to_minutes(5)",
                                              "00:05:00"),
-      std::move(seconds),
-      interval_maker<0, 0, 1000>("to_milliseconds", "An interval of so many milliseconds.",
-                                 "to_milliseconds(1500)", "00:00:01.5"),
+      std::move(seconds), std::move(milliseconds),
       interval_maker<0, 0, 1>("to_microseconds", "An interval of so many microseconds.", "to_microseconds(5)",
                               "00:00:00.000005"));
 }

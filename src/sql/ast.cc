@@ -57,7 +57,10 @@ std::string negate(bool negated, const std::string& text) {
 
 std::string binary_text(const Expr& e) {
   if (e.arguments.size() == 3) {
-    return fmt::format("{}{}_escape({})", e.negated ? "not_" : "", e.text, list_text(e.arguments, 0, ", "));
+    return negate(e.negated, fmt::format("{}_escape({})", e.text, list_text(e.arguments, 0, ", ")));
+  }
+  if (e.text == "glob") {
+    return negate(e.negated, fmt::format("({} ~~~ {})", to_text(*e.arguments[0]), to_text(*e.arguments[1])));
   }
   std::string name = e.text;
   if (name == "<>") name = "!=";
@@ -120,7 +123,7 @@ std::string to_text(const Expr& e) {
       if (is_quoted_function(name)) name = fmt::format("\"{}\"", name);
       name = fmt::format("{}({}{})", name, e.distinct ? "DISTINCT " : "", list_text(e.arguments, 0, ", "));
       if (e.filter != nullptr) name += fmt::format(" FILTER (WHERE {})", to_text(*e.filter));
-      return name;
+      return negate(e.negated, name);
     }
     case ExprKind::kCast:
       return fmt::format("{}({} AS {})", e.try_cast ? "TRY_CAST" : "CAST", to_text(*e.arguments[0]),

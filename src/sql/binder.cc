@@ -327,7 +327,7 @@ class Binder {
       MILLSTREAM_TRY(expect_arguments(3, "if(condition, then, else)"));
       return at(e, expr::make_case({arguments[0], arguments[1]}, arguments[2], position(e)));
     }
-    return call(name, std::move(arguments), e);
+    return negate(e, call(name, std::move(arguments), e));
   }
 
   Result<expr::ExprPtr> aggregate(const Expr& e, expr::AggregateKind kind) {

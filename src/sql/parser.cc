@@ -26,6 +26,7 @@ enum Level : int {
   kLevelAdd,
   kLevelMultiply,
   kLevelPower,
+  kLevelAt,  // AT TIME ZONE
   kLevelSign,
   kLevelPostfix,  // ::
 };
@@ -60,6 +61,10 @@ constexpr Unsupported kUnsupportedClauses[] = {
     {"pivot", "PIVOT"},
     {"unpivot", "UNPIVOT"},
 };
+
+// LIKE and its relatives as symbols, and what they mean.
+constexpr std::pair<const char*, const char*> kPatternOperators[] = {
+    {"~~", "like"}, {"!~~", "like"}, {"~~*", "ilike"}, {"!~~*", "ilike"}, {"~~~", "glob"}, {"!~", "~"}};
 
 class Parser {
  public:
@@ -554,7 +559,12 @@ class Parser {
       const std::string& s = token.text;
       if (s == "=" || s == "<>" || s == "<" || s == ">" || s == "<=" || s == ">=")
         return {kLevelComparison, s};
-      if (s == "||") return {kLevelOther, s};
+      for (const char* other : {"||", "&", "|", "<<", ">>", "^@", "~"}) {
+        if (s == other) return {kLevelOther, s};
+      }
+      for (const auto& [symbol, meaning] : kPatternOperators) {
+        if (s == symbol) return {kLevelOther, meaning, s[0] == '!'};
+      }
       if (s == "+" || s == "-") return {kLevelAdd, s};
       if (s == "*" || s == "/" || s == "%" || s == "//") return {kLevelMultiply, s};
       if (s == "^" || s == "**") return {kLevelPower, s};
@@ -567,9 +577,11 @@ class Parser {
     if (is("is") || is("isnull") || is("notnull")) return {kLevelIs, "is"};
     const bool negated = is("not");
     const size_t at = negated ? 1 : 0;
-    for (const char* word : {"in", "between", "like", "ilike"}) {
+    for (const char* word : {"in", "between", "like", "ilike", "glob"}) {
       if (is(word, at)) return {kLevelIn, word, negated, negated ? 2 : 1};
     }
+    if (is("similar", at)) return {kLevelIn, "similar", negated, negated ? 2 : 1};
+    if (is("at") && is("time", 1) && is("zone", 2)) return {kLevelAt, "timezone", false, 3};
     return {};
   }
 
@@ -614,6 +626,11 @@ class Parser {
             MILLSTREAM_ASSIGN(auto high, parse_expr(kLevelOther));
             MILLSTREAM_ASSIGN(left, node_of(ExprKind::kBetween, offset, "between", std::move(left),
                                             std::move(low), std::move(high)));
+          } else if (op.name == "similar") {
+            MILLSTREAM_TRY(expect("to", "TO after SIMILAR"));
+            MILLSTREAM_ASSIGN(auto pattern, parse_expr(kLevelOther));
+            MILLSTREAM_ASSIGN(left, node_of(ExprKind::kCall, offset, "regexp_full_match", std::move(left),
+                                            std::move(pattern)));
           } else {
             MILLSTREAM_ASSIGN(auto pattern, parse_expr(kLevelOther));
             MILLSTREAM_ASSIGN(
@@ -634,21 +651,30 @@ class Parser {
           left->type = std::move(type);
           break;
         }
+        case kLevelAt: {  // x AT TIME ZONE z is timezone(z, x)
+          MILLSTREAM_ASSIGN(auto zone, parse_expr(op.level + 1));
+          MILLSTREAM_ASSIGN(left,
+                            node_of(ExprKind::kCall, offset, op.name, std::move(zone), std::move(left)));
+          break;
+        }
         default: {
           MILLSTREAM_ASSIGN(auto right, parse_expr(op.level + 1));
-          MILLSTREAM_ASSIGN(left,
-                            node_of(ExprKind::kBinary, offset, op.name, std::move(left), std::move(right)));
+          if (op.name == "~") {
+            MILLSTREAM_ASSIGN(
+                left, node_of(ExprKind::kCall, offset, "regexp_matches", std::move(left), std::move(right)));
+          } else {
+            MILLSTREAM_ASSIGN(left,
+                              node_of(ExprKind::kBinary, offset, op.name, std::move(left), std::move(right)));
+          }
+          left->negated = op.negated;
         }
       }
     }
     if (is("[")) return not_yet(peek(), "taking an element of a list");
-    for (const char* symbol : {"&", "|", "~", "->", "!", "@"}) {
+    for (const char* symbol : {"->", "!", "@"}) {
       if (is(symbol)) return not_yet(peek(), fmt::format("the operator {}", symbol));
     }
     if (peek().is_word("collate")) return not_yet(peek(), "COLLATE");
-    if (peek().is_word("similar")) return not_yet(peek(), "SIMILAR TO");
-    if (peek().is_word("at") && is("time", 1)) return not_yet(peek(), "AT TIME ZONE");
-    if (peek().is_word("glob")) return not_yet(peek(), "GLOB");
     return left;
   }
 
@@ -711,6 +737,11 @@ class Parser {
       }
       return node_of(ExprKind::kUnary, token.offset, token.text, std::move(operand));
     }
+    if (token.is_symbol("~") || token.is_symbol("@")) {
+      next();
+      MILLSTREAM_ASSIGN(auto operand, parse_expr(kLevelOther + 1));
+      return node_of(ExprKind::kUnary, token.offset, token.text, std::move(operand));
+    }
     return parse_primary();
   }
 
@@ -738,9 +769,6 @@ class Parser {
         if (token.text == "*") {
           return source_.error(token.offset,
                                "* stands alone in a SELECT list; it is no part of an expression");
-        }
-        for (const char* symbol : {"~", "@"}) {
-          if (token.text == symbol) return not_yet(token, fmt::format("the operator {}", symbol));
         }
         return unexpected("an expression");
       case TokenKind::kEnd:
@@ -771,6 +799,8 @@ class Parser {
     if (token.is_word("case")) return parse_case();
     if ((token.is_word("cast") || token.is_word("try_cast")) && is("(", 1)) return parse_cast();
     if (token.is_word("extract") && is("(", 1)) return parse_extract();
+    if (token.is_word("position") && is("(", 1)) return parse_position();
+    if (token.is_word("trim") && is("(", 1)) return parse_trim();
     if (token.is_word("interval") && !is("(", 1) &&
         (peek(1).kind == TokenKind::kString || peek(1).kind == TokenKind::kNumber || is("-", 1))) {
       return parse_interval();
@@ -827,6 +857,7 @@ class Parser {
           return not_yet(peek(), "an argument by name");
         MILLSTREAM_ASSIGN(auto argument, parse_expr());
         arguments.push_back(std::move(argument));
+        MILLSTREAM_TRY(parse_keyword_arguments(function, arguments));
       } while (accept(","));
     }
     if (is("order")) return not_yet(peek(), "ORDER BY inside a function");
@@ -906,6 +937,58 @@ class Parser {
     MILLSTREAM_ASSIGN(auto operand, parse_expr());
     MILLSTREAM_TRY(expect(")", "')' after EXTRACT's value"));
     return node_of(ExprKind::kCall, offset, "date_part", std::move(name), std::move(operand));
+  }
+
+  // substring(text FROM start FOR count), overlay(text PLACING other FROM start FOR count).
+  Status parse_keyword_arguments(const std::string& function, std::vector<ExprPtr>& arguments) {
+    const bool substring = function == "substring", overlay = function == "overlay";
+    if (!(substring || overlay) || arguments.size() != 1) return Status::OK();
+    const auto take = [&](const char* word) -> Status {
+      if (!accept(word)) return Status::OK();
+      MILLSTREAM_ASSIGN(auto argument, parse_expr());
+      arguments.push_back(std::move(argument));
+      return Status::OK();
+    };
+    if (overlay) MILLSTREAM_TRY(take("placing"));
+    if (substring && is("for")) {
+      MILLSTREAM_ASSIGN(auto first, node(ExprKind::kNumber, peek().offset, "1"));
+      arguments.push_back(std::move(first));
+    } else {
+      MILLSTREAM_TRY(take("from"));
+    }
+    return take("for");
+  }
+
+  // position(part IN text) is position(text, part).
+  Result<ExprPtr> parse_position() {
+    const size_t offset = next().offset;
+    next();
+    MILLSTREAM_ASSIGN(auto part, parse_expr(kLevelOther));
+    MILLSTREAM_TRY(expect("in", "IN in POSITION(part IN text)"));
+    MILLSTREAM_ASSIGN(auto text, parse_expr());
+    MILLSTREAM_TRY(expect(")", "')' after POSITION's text"));
+    return node_of(ExprKind::kCall, offset, "position", std::move(text), std::move(part));
+  }
+
+  // trim(BOTH 'x' FROM text); LEADING and TRAILING are ltrim and rtrim.
+  Result<ExprPtr> parse_trim() {
+    const Token& name = peek();
+    const char* function = is("leading", 2) ? "ltrim" : is("trailing", 2) ? "rtrim" : "trim";
+    const bool side = is("both", 2) || is("leading", 2) || is("trailing", 2);
+    if (!side && !is("from", 2)) {
+      next();
+      return parse_call(name);
+    }
+    for (int i = 0; i < (side ? 3 : 2); ++i) next();
+    ExprPtr characters;
+    if (!is("from")) {
+      MILLSTREAM_ASSIGN(characters, parse_expr());
+    }
+    MILLSTREAM_TRY(expect("from", "FROM and the text to TRIM"));
+    MILLSTREAM_ASSIGN(auto text, parse_expr());
+    MILLSTREAM_TRY(expect(")", "')' after TRIM's text"));
+    if (characters == nullptr) return node_of(ExprKind::kCall, name.offset, function, std::move(text));
+    return node_of(ExprKind::kCall, name.offset, function, std::move(text), std::move(characters));
   }
 
   // INTERVAL '3' DAY, INTERVAL 3 DAY, INTERVAL (n) DAY, INTERVAL '3 days 4 hours'.

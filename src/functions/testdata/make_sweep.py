@@ -169,6 +169,33 @@ for name in ["isnan", "isinf", "isfinite"]:
     for t in ["DOUBLE", "FLOAT", "DATE", "TIMESTAMP"]:
         call(name, [t])
 
+BIT_PAIRS = [(t, t) for t in INTEGERS] + [("TINYINT", "INTEGER"), ("UTINYINT", "TINYINT"), ("USMALLINT", "BIGINT")]
+for a, b in BIT_PAIRS:
+    for operator in ["&", "|"]:
+        infix(operator, [a, b], most=24)
+    call("xor", [a, b], most=24)
+    shifts = [VALUES[a] + ["7", "64"], VALUES[b] + ["2", "3", "8", "31"]]
+    for operator in ["<<", ">>"]:
+        infix(operator, [a, b], values=shifts, most=60)
+for t in INTEGERS:
+    group("~", [t], "(~{0})")
+    call("bit_count", [t])
+
+for name in ["cot", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "gamma", "lgamma", "even"]:
+    for t in ["DOUBLE", "FLOAT", "INTEGER", "DECIMAL(10,2)"]:
+        call(name, [t])
+for t in FLOATS:
+    for name in ["nextafter", "fmod"]:
+        call(name, [t, t], most=60)
+    call("signbit", [t])
+for a, b in [("BIGINT", "BIGINT"), ("INTEGER", "INTEGER"), ("TINYINT", "UINTEGER")]:
+    for name in ["gcd", "lcm"]:
+        call(name, [a, b], values=[VALUES[a] + ["12", "42"], VALUES[b] + ["18", "57"]], most=80)
+call("factorial", ["INTEGER"], values=[["0", "1", "5", "20", "33", "34", "-1", "2147483647"]])
+for t in NUMERIC:
+    for digits in ["=0", "=1", "=-1", "=-3"]:
+        call("round_even", [t, digits])
+
 parts = ["year", "month", "day", "decade", "century", "millennium", "quarter", "week", "isoyear", "dayofweek", "isodow", "dayofyear",
          "yearweek", "era", "hour", "minute", "second", "millisecond", "microsecond", "epoch"]
 for part in parts + ["epoch_ms", "epoch_us"]:
@@ -183,6 +210,83 @@ for part in ["year", "month", "day", "decade", "century", "millennium", "quarter
         if t != "TIMESTAMP WITH TIME ZONE":  # ICU counts them in another way; ours count like timestamps
             call("date_sub", [f"='{part}'", t, t], most=30)
 
+MOMENTS = VALUES["TIMESTAMP"] + ["2024-12-31 12:00:00.5", "2023-01-01 00:00:00", "1999-06-06 06:06:06.000006"]
+for name in ["last_day", "dayname", "monthname", "julian", "nanosecond", "epoch_ns"]:
+    for t in CALENDAR + ["INTERVAL", "TIME", "TIMESTAMP_NS"]:
+        call(name, [t], **({"values": [["1970-01-01 00:00:00", "2024-02-29 23:59:59.999999999", "1969-12-31 23:59:59.5"]]}
+                           if t == "TIMESTAMP_NS" else {}))
+call("epoch_ms", ["TIMESTAMP"], values=[["1969-12-31 23:59:59.9985", "1969-12-31 23:59:59.998501", "1969-12-31 23:59:59.9995",
+     "1970-01-01 00:00:00.0005", "1970-01-01 00:00:00.000499", "1970-01-01 00:00:00.0015"]])
+call("epoch_ms", ["BIGINT"], values=[["0", "1500", "-1", "1700000000123", "9223372036854775807", "-9223372036854775808"]])
+for t in ["TIMESTAMP", "TIMESTAMP WITH TIME ZONE"]:
+    call("age", [t, t], values=[MOMENTS[:-1] if t == "TIMESTAMP" else VALUES[t] + ["2020-05-31 00:00:00+00"]] * 2, most=160)
+call("make_date", ["BIGINT", "BIGINT", "BIGINT"], values=[["2024", "2023", "0", "-44", "9999", "6000000"], ["1", "2", "12", "0", "13"],
+     ["1", "28", "29", "30", "31", "0", "-1", "32"]], most=200)
+call("make_date", ["INTEGER"], values=[["0", "1", "-1", "19782", "2147483646"]])
+hours, minutes = ["0", "10", "23", "24", "25", "-1"], ["0", "59", "60", "-1"]
+seconds = ["0", "12.5", "59.9999999", "60", "60.5", "61", "-1", "0.0000005", "nan", "inf"]
+call("make_time", ["BIGINT", "BIGINT", "DOUBLE"], values=[hours, minutes, seconds], most=200)
+for name in ["make_timestamp", "make_timestamptz"]:
+    call(name, ["BIGINT", "BIGINT", "BIGINT", "BIGINT", "BIGINT", "DOUBLE"],
+         values=[["2024", "1969", "-1"] if name == "make_timestamp" else ["2024", "1968"], ["2", "12"], ["1", "29"],
+                 ["0", "23", "24"] if name == "make_timestamp" else ["0", "23"], ["0", "59"], ["0", "12.5", "59.5"]], most=120)
+call("make_timestamp", ["BIGINT", "BIGINT", "BIGINT", "BIGINT", "BIGINT", "DOUBLE"],
+     values=[["2024", "6000000"], ["2", "13"], ["29", "31"], ["23", "24"], ["59", "60"], seconds[:5]], most=120)
+for name in ["make_timestamp", "make_timestamptz", "make_timestamp_ms", "make_timestamp_ns"]:
+    call(name, ["BIGINT"], values=[["0", "1", "-1", "1700000000123456", "9223372036854775806", "-9223372036854775807"]])
+call("to_timestamp", ["DOUBLE"], values=[["0", "1.5", "-1.5", "1700000000.25", "1.0000005", "9223372036854", "1e15", "nan", "inf", "-1e15"]])
+for name in ["to_decades", "to_centuries", "to_millennia", "to_years", "to_quarters", "to_months", "to_weeks", "to_days"]:
+    call(name, ["INTEGER"])
+for name in ["to_hours", "to_minutes", "to_microseconds"]:  # the time of an interval ends at 292 years here
+    call(name, ["INTEGER"], values=[["0", "1", "-1", "25", "2000000"]])
+for name in ["to_seconds", "to_milliseconds"]:
+    call(name, ["DOUBLE"], values=[["0", "1.5", "-2.5", "90", "1.0000005", "1e9", "0.001"]])
+
+zones = ["UTC", "America/New_York", "america/new_york", "Europe/Berlin", "Asia/Kolkata", "Asia/Kathmandu", "Australia/Lord_Howe",
+         "Pacific/Apia", "EST", "EST5EDT", "CET", "PST", "IST", "GMT+3", "UTC-3", "GMT-03:30", "Etc/GMT+3", "nowhere"]
+local = ["2024-07-01 12:00:00", "2024-01-01 00:00:00", "2024-03-10 02:30:00", "2024-11-03 01:30:00.25", "2024-03-31 02:30:00",
+         "2024-10-27 02:30:00", "1950-06-01 00:00:00", "2100-07-01 00:00:00", "2100-01-01 00:00:00", "2011-12-30 12:00:00",
+         "infinity", "2024-04-07 01:45:00", "2024-10-06 02:15:00", "2050-07-01 00:00:00"]
+call("timezone", ["VARCHAR", "TIMESTAMP"], values=[zones, local], most=400)
+call("timezone", ["VARCHAR", "TIMESTAMP WITH TIME ZONE"], values=[zones, [m + ("+00" if m != "infinity" else "") for m in local]], most=400)
+
+formats = ["%Y-%m-%d %H:%M:%S.%f", "%a %A %w %u %d %b %B %m %y", "%I %p %g %n %z", "%Z|%j|%U|%W|%V|%G", "%c / %x / %X %%",
+           "%-d %-m %-y %-H %-I %-M %-S %-j", "text", "%Q", "%", "é%Y"]
+for t in ["DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE"]:
+    moments = MOMENTS if t == "TIMESTAMP" else VALUES[t]
+    call("strftime", [t, "VARCHAR"], values=[moments, formats], most=200)
+call("strftime", ["VARCHAR", "TIMESTAMP"], values=[formats, MOMENTS], most=60)
+call("strftime", ["TIMESTAMP_NS", "VARCHAR"], values=[["2024-02-29 23:59:59.123456789"], formats])
+readings = {
+    "%Y-%m-%d": ["2024-02-29", "2023-02-29", "2024-1-2", " 2024-01-02 ", "2024-01-02 x", "12345-01-01", "-5-01-01", "infinity",
+                 "-Infinity", "epoch", "", "2024-13-01", "2024-01-32", "2024-00-10", "99-01-01"],
+    "%Y-%m-%d %H:%M:%S": ["2024-01-02 03:04:05", "2024-01-02   3:4:5", "2024-01-02 24:00:00", "2024-01-02 23:60:00", "2024-01-0203:04:05"],
+    "%m/%d/%y %I:%M %p": ["02/29/24 01:02 PM", "1/2/69 12:00 am", "1/2/68 12:00 pm", "1/2/70 13:00 pm", "1/2/70 0:00 pm", "1/2/70 1:00 x"],
+    "%Y-%m-%d %H:%M:%S.%f": ["2024-01-02 03:04:05.1", "2024-01-02 03:04:05.123456", "2024-01-02 03:04:05.1234567", "2024-01-02 03:04:05."],
+    "%S.%g": ["05.1", "05.123", "05.1234"],
+    "%S.%n": ["05.1", "05.123456789"],
+    "%Y-%m-%d %z": ["2024-01-02 +02", "2024-01-02 -0230", "2024-01-02 +02:30", "2024-01-02 +2", "2024-01-02 Z"],
+    "%Y-%m-%d %Z": ["2024-01-02 UTC", "2024-07-02 America/New_York", "2024-01-02 EST"],
+    "%A, %-d %B %Y": ["Tuesday, 2 January 2024", "tuesday, 02 JANUARY 2024", "Tue, 2 January 2024"],
+    "%a %d %b %Y": ["Wed 2 Jan 2024", "wed 2 jan 2024", "Mond 2 Jan 2024", "Wed 2 January 2024"],
+    "%Y %j": ["2024 060", "2024 366", "2023 366", "2023 0", "2024 1"],
+    "%G W%V %u": ["2024 W05 3", "2020 W53 7", "2021 W01 1", "2020 W54 1", "2020 W01 0"],
+    "%G": ["2024", "2025", "2021"],
+    "%Y %U %w": ["2024 05 3", "2024 00 1", "2023 01 0", "2024 54 1", "2023 53 0"],
+    "%Y %W %w": ["2024 05 3", "2024 00 1", "2023 01 0", "2024 53 1"],
+    "%Y %W": ["2024 10", "2023 00", "2023 01"],
+    "%Y %U": ["2024 10", "2023 00", "2023 01"],
+    "%H": ["12", "24", "7"],
+    "x%%é %Y": ["x%é 2024", "x%e 2024"],
+    "%c": ["2024-01-02 03:04:05", "2024-01-02"],
+    "%x": ["2024-01-02"],
+    "%X": ["03:04:05"],
+    "%Y%m%d": ["20240102", "2024010", "202412", "20241231x"],
+}
+for format_, texts in readings.items():
+    for name in ["strptime", "try_strptime"]:
+        call(name, ["VARCHAR", f"='{format_}'"], values=[texts])
+
 for name in ["lower", "upper", "length", "trim", "ltrim", "rtrim", "strlen"]:
     call(name, ["VARCHAR"])
 numbers = ["0", "1", "2", "-1", "-3", "100", "-100"]
@@ -196,6 +300,50 @@ for t in ["INTEGER", "DOUBLE", "DATE", "BOOLEAN", "DECIMAL(10,2)"]:
 patterns = ["", "%", "a%", "%c", "%b%", "a_c", "_", "___", "%a%b%", "ABC", "a\\%b", "日_語", "%%", "_%"]
 infix("like", ["VARCHAR", "VARCHAR"], "LIKE", values=[VALUES["VARCHAR"], patterns], most=150)
 infix("not_like", ["VARCHAR", "VARCHAR"], "NOT LIKE", values=[VALUES["VARCHAR"], patterns])
+
+TEXTS = VALUES["VARCHAR"]
+for name in ["left", "right"]:
+    call(name, ["VARCHAR", "BIGINT"], values=[TEXTS, numbers + ["4000000000", "-9223372036854775808"]], most=80)
+for name in ["lpad", "rpad"]:
+    call(name, ["VARCHAR", "INTEGER", "VARCHAR"], values=[TEXTS, ["0", "1", "3", "7", "-1"], ["", " ", "xy", "日本"]], most=120)
+call("repeat", ["VARCHAR", "BIGINT"], values=[TEXTS, ["0", "1", "3", "-1"]], most=60)
+call("replace", ["VARCHAR", "VARCHAR", "VARCHAR"], values=[TEXTS, ["", "a", "b", "日", "xx", "x"], ["", "Q", "本本"]], most=120)
+call("translate", ["VARCHAR", "VARCHAR", "VARCHAR"], values=[TEXTS, ["", "a", "ab", "日a", "aa", "cba"], ["", "Q", "本b"]], most=120)
+call("split_part", ["VARCHAR", "VARCHAR", "BIGINT"],
+     values=[TEXTS + ["a-b-c", "--", "日-本"], ["", "-", "a", "b c"], ["0", "1", "2", "3", "-1", "-2", "9"]], most=200)
+call("overlay", ["VARCHAR", "VARCHAR", "BIGINT"], values=[TEXTS, ["", "Q", "日本"], ["1", "2", "3", "9", "0", "-2"]], most=80)
+call("overlay", ["VARCHAR", "VARCHAR", "BIGINT", "BIGINT"],
+     values=[TEXTS, ["", "Q", "日本"], ["1", "2", "3", "9", "0", "-2"], ["0", "1", "3"]], most=160)
+for name in ["strpos", "instr", "levenshtein", "editdist3", "damerau_levenshtein", "jaccard", "hamming", "mismatches"]:
+    call(name, ["VARCHAR", "VARCHAR"], values=[TEXTS + ["kitten", "sitting"], TEXTS + ["kittens", "b", "c", "ba"]], most=120)
+for name in ["ascii", "unicode", "ord", "reverse", "bit_length", "hex", "bin", "url_encode", "md5", "sha256"]:
+    call(name, ["VARCHAR"])
+call("chr", ["INTEGER"], values=[["65", "233", "26085", "128512", "-1", "55296", "1114112"]])
+for name in ["hex", "bin"]:
+    for t in INTEGERS:
+        call(name, [t])
+call("to_base", ["BIGINT", "INTEGER"], values=[["0", "1", "255", "9223372036854775807", "-1"], ["2", "10", "16", "36", "1", "37"]])
+call("to_base", ["BIGINT", "INTEGER", "INTEGER"], values=[["0", "255"], ["2", "16"], ["0", "3", "12", "64", "65", "-1"]])
+call("concat_ws", ["VARCHAR", "VARCHAR", "VARCHAR"], values=[["", ",", "日"], TEXTS, TEXTS], most=80)
+call("concat_ws", ["VARCHAR", "INTEGER", "DOUBLE"], most=30)
+infix("ilike", ["VARCHAR", "VARCHAR"], "ILIKE", values=[TEXTS, patterns + ["ÀÉ", "àé", "À_", "STRASSE", "%ß%"]], most=200)
+globs = ["", "*", "a*", "*c", "*b*", "a?c", "?", "???", "[a-c]b?", "[!a]*", "[]a]*", "a[", "日?語", "[日]*", "a\\*b", "*?", "[a-", "a%b"]
+infix("glob", ["VARCHAR", "VARCHAR"], "GLOB", values=[TEXTS + ["]b", "a*b", "a["], globs], most=300)
+group("like", ["VARCHAR", "VARCHAR", "VARCHAR"], "({0} LIKE {1} ESCAPE {2})",
+      values=[TEXTS, patterns + ["a!%b", "%!", "a!!b", "%!_%"], ["!", "", "xx", "\\"]], most=200)
+
+regexes = ["", "a", "^a", "b$", "a.c", "[A-Z]+", "(a)(b)", "(x)?b", "日", "\\s", "(a|ab)(c|bcd)?", "(?i)ABC", "^$", ".*", "a*"]
+for options in [[], ["='i'"], ["='c'"], ["='l'"], ["='s'"], ["='n'"], ["='is'"]]:
+    for name in ["regexp_matches", "regexp_full_match"]:
+        call(name, ["VARCHAR", "VARCHAR"] + options, values=[TEXTS, regexes], most=120)
+    call("regexp_extract", ["VARCHAR", "VARCHAR", "=0"] + options, values=[TEXTS, regexes], most=120)
+for index in ["=0", "=1", "=2", "=3", "=9"]:
+    call("regexp_extract", ["VARCHAR", "VARCHAR", index], values=[TEXTS, regexes], most=120)
+call("regexp_extract", ["VARCHAR", "VARCHAR"], values=[TEXTS, regexes], most=120)
+for options in [[], ["='g'"], ["='i'"], ["='gi'"], ["='gl'"], ["='gs'"]]:
+    call("regexp_replace", ["VARCHAR", "VARCHAR", "VARCHAR"] + options,
+         values=[TEXTS, regexes, ["", "Q", "\\0\\0", "<\\1>", "\\2"]], most=200)
+call("regexp_escape", ["VARCHAR"], values=[TEXTS + ["a.b", "[x]*", "a\\b", "\t"]])
 
 targets = ["BOOLEAN"] + NUMERIC + ["VARCHAR", "DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "TIMESTAMP_S", "TIMESTAMP_MS",
            "TIMESTAMP_NS", "TIME", "INTERVAL"]

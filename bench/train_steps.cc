@@ -35,7 +35,7 @@ int main(int argc, char** argv) {
   int64_t steps = 0, begin = 0;
   const auto step = [&] {
     const int64_t at = steps % batches * batch;
-    fused->gradients(features.narrow(0, at, batch), target.narrow(0, at, batch),
+    fused->gradients(features.narrow(0, at, batch), target.narrow(0, at, batch), {},
                      1.0 / static_cast<double>(batch), false, false);
     optimizer->step();
     ++steps;

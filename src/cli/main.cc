@@ -78,12 +78,42 @@ Status check_recipe(const cli::Options& options) {
   return cli::parse_recipe(text, options.recipe, options.settings, here).status();
 }
 
-int supervise(int ranks, int argc, char** argv) {
+/// The command line that goes on after a lost rank: in --out's directory from its newest checkpoint, or anew where there
+/// is none yet.
+std::vector<std::string> command_of_restart(const cli::Options& options,
+                                            const std::vector<std::string>& command) {
+  std::vector<std::string> again;
+  for (size_t i = 0; i < command.size(); ++i) {
+    const std::string& argument = command[i];
+    if (argument == "--resume" || argument == "--out") {
+      ++i;
+    } else if (!argument.starts_with("--resume=") && !argument.starts_with("--out=")) {
+      again.push_back(argument);
+    }
+  }
+  const bool automatic = options.resume.empty() || options.resume == "auto";
+  if (automatic) again.insert(again.end(), {"--out", options.out_directory});
+  again.insert(again.end(), {"--resume", automatic ? "auto" : options.resume});
+  return again;
+}
+
+int supervise(const cli::Options& options, int argc, char** argv) {
   std::error_code error;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
   std::vector<std::string> command(argv, argv + argc);
   if (!error) command[0] = self.string();
-  return comm::run_supervisor(ranks, command);
+  const int ranks = std::max(1, options.ranks);
+  const int lost = exit_code(communication_error("a lost rank"));
+  for (int restart = 1;; ++restart) {
+    const int code = comm::run_supervisor(ranks, command);
+    if (code != lost || restart > options.max_restarts) return code;
+    if (!options.quiet)
+      std::fprintf(
+          stderr,
+          "millstream: note: the ranks are started again, from the newest checkpoint (restart %d of %d)\n",
+          restart, options.max_restarts);
+    command = command_of_restart(options, command);
+  }
 }
 
 int run(int argc, char** argv) {
@@ -100,10 +130,19 @@ int run(int argc, char** argv) {
                                                   : comm::MpiKind::kOther;
   const auto launch = comm::detect_launch(comm::process_environment(), kind, mpi);
   if (!launch.ok()) return end_without_job(launch.status());
-  if (options.ranks > 1 && !launch->mpi) {
+  if (options.max_restarts > 0 && launch->mpi && !comm::has_supervisor())
+    return end_without_job(usage_error(
+        "--max-restarts starts ranks again, which the launcher that started them would have to do: take "
+        "--ranks N without it, or let the scheduler requeue the job with --resume auto"));
+  if (options.max_restarts > 0 && !launch->mpi &&
+      std::filesystem::exists(std::filesystem::path(options.resume) / "checkpoint.json"))
+    return end_without_job(
+        usage_error("--max-restarts goes on from the newest checkpoint of a run: give --resume the "
+                    "run's directory, not one of its checkpoints"));
+  if ((options.ranks > 1 || options.max_restarts > 0) && !launch->mpi) {
     const Status recipe = check_recipe(options);
     if (!recipe.ok()) return end_without_job(recipe);
-    return supervise(options.ranks, argc, argv);
+    return supervise(options, argc, argv);
   }
 
   set_log(launch->rank == 0, options.quiet);

@@ -23,7 +23,8 @@ constexpr char kFooter[] =
 
 /// Option values as they were typed.
 struct Raw {
-  std::string ranks, trainers, threads, memory, deadline, transport, limit_rows, epochs, rows, files, seed;
+  std::string ranks, trainers, threads, memory, deadline, transport, limit_rows, epochs, rows, files, seed,
+      max_restarts;
 };
 
 Result<int64_t> whole_number(const std::string& option, const std::string& text, int64_t low, int64_t high) {
@@ -88,6 +89,18 @@ Status check_values(const Raw& raw, Options* options) {
     MILLSTREAM_ASSIGN(const int64_t seed, whole_number("--seed", raw.seed, 0, kMost));
     options->seed = static_cast<uint64_t>(seed);
   }
+  if (!raw.max_restarts.empty()) {
+    MILLSTREAM_ASSIGN(const int64_t restarts, whole_number("--max-restarts", raw.max_restarts, 0, 1000000));
+    options->max_restarts = static_cast<int>(restarts);
+  }
+  if (options->max_restarts > 0 && options->out_directory.empty() && options->resume.empty())
+    return usage_error("--max-restarts needs --out DIR: the run directory to go on in");
+  if (options->max_restarts > 0 && options->overwrite)
+    return usage_error(
+        "--max-restarts goes on with what is in the run directory, --overwrite replaces it: remove {} first, "
+        "or leave "
+        "--overwrite out",
+        options->out_directory);
   if (options->resume_anyway && options->resume.empty())
     return usage_error("--resume-anyway says how --resume DIR goes on: give that too");
   if (options->resume == "auto" && options->out_directory.empty())
@@ -262,6 +275,11 @@ Result<Options> parse_command_line(int argc, char** argv) {
           "Go on with an interrupted run: its directory, or auto: --out's if it has a checkpoint, else a new "
           "run")
       ->type_name("DIR|auto");
+  train
+      ->add_option(
+          "--max-restarts", raw.max_restarts,
+          "When a rank is lost, start all again from the newest checkpoint, so many times; default 0")
+      ->type_name("N");
   train->add_flag("--resume-anyway", options.resume_anyway, "Go on although recipe or data have changed");
   train->add_flag("--overwrite", options.overwrite, "Replace an existing run directory");
   train->add_flag("--trace", options.trace, "Write trace.json (Chrome's trace format) to the run directory");

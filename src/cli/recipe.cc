@@ -370,6 +370,45 @@ Key hidden_key() {
   return key;
 }
 
+template <class Accessor>
+Key boolean_key(std::string table, std::string name, Accessor place, std::string doc) {
+  const std::string type = "true or false";
+  Key key{std::move(table), std::move(name), type, std::move(doc), nullptr, nullptr};
+  key.show = [place](const Recipe& r) { return place(const_cast<Recipe&>(r)) ? "true" : "false"; };
+  key.read = [place, type](ReadContext&, const Value& value, Recipe& recipe) -> Status {
+    const auto flag = value.node->value_exact<bool>();
+    if (!flag) return wrong_value(value, type);
+    place(recipe) = *flag;
+    return Status::OK();
+  };
+  return key;
+}
+
+Key class_weights_key() {
+  const std::string type = "a list of numbers, at least 0";
+  Key key{
+      "train",
+      "class_weights",
+      type,
+      "How much a row counts by its target, with loss = \"bce\" (of 0, of 1) and \"cross_entropy\" (of each "
+      "class): the loss is the weighted mean. []: all count 1.",
+      nullptr,
+      nullptr};
+  key.show = [](const Recipe& recipe) {
+    return fmt::format("[{}]", fmt::join(recipe.train.class_weights, ", "));
+  };
+  key.read = [type](ReadContext&, const Value& value, Recipe& recipe) -> Status {
+    recipe.train.class_weights.clear();
+    return read_list(value, type, [&](const Value& item) -> Status {
+      const double weight = item.node->is_number() ? *item.node->value<double>() : -1;
+      if (!(weight >= 0) || !std::isfinite(weight)) return wrong_value(item, "a number, at least 0");
+      recipe.train.class_weights.push_back(weight);
+      return Status::OK();
+    });
+  };
+  return key;
+}
+
 Key checkpoint_every_key() {
   const std::string type = "\"epoch\" or a whole number, at least 0";
   Key key{"train",
@@ -475,10 +514,31 @@ const std::vector<Key>& recipe_keys() {
           "How rows come to a trainer on the same host: by \"shared\" memory or by \"messages\"; \"auto\" "
           "takes "
           "shared memory where there is room for it. It changes no batch."),
-      choice_key("model", "kind", PLACE(r.model.kind),
-                 std::vector<std::pair<std::string, std::string>>{{"mlp", "mlp"}},
-                 "A multi-layer perceptron; its default widths are those of TaxiDemandNN."),
+      choice_key(
+          "model", "kind", PLACE(r.model.kind),
+          std::vector<std::pair<std::string, std::string>>{
+              {"mlp", "mlp"}, {"wide_deep", "wide_deep"}, {"dcn", "dcn"}},
+          "A multi-layer perceptron, whose default widths are those of TaxiDemandNN; the same beside a "
+          "linear "
+          "model (Wide & Deep); or behind layers that multiply the features with one another (Deep & Cross, "
+          "version 2)."),
       hidden_key(),
+      number_key("model", "dropout", PLACE(r.model.dropout), 0, true, 1,
+                 "The part of the hidden layers' outputs that is left out in training, another one for every "
+                 "row and "
+                 "step; the same whatever the number of trainers."),
+      boolean_key("model", "batch_norm", PLACE(r.model.batch_norm),
+                  "Hidden layers are normalised over the rows of the batch, of all trainers, before ReLU."),
+      integer_key("model", "cross_layers", PLACE(r.model.cross_layers), 1, 100, "With kind = \"dcn\"."),
+      choice_key(
+          "model", "init", PLACE(r.model.init),
+          std::vector<std::pair<std::string, std::string>>{{"torch", "torch"},
+                                                           {"xavier_uniform", "xavier_uniform"},
+                                                           {"xavier_normal", "xavier_normal"},
+                                                           {"kaiming_uniform", "kaiming_uniform"},
+                                                           {"kaiming_normal", "kaiming_normal"}},
+          "The first weights of layers: as torch.nn.Linear draws them, or by torch.nn.init's functions (for "
+          "ReLU) with biases of 0."),
       integer_key(
           "model", "classes", PLACE(r.model.classes), 0, int64_t{1} << 24,
           "With loss = \"cross_entropy\": how many classes there are, one more than the largest value of the "
@@ -520,6 +580,7 @@ const std::vector<Key>& recipe_keys() {
           "For a number: mean squared error, mean absolute error, or Huber's between them. For a target of 0 "
           "and 1: \"bce\", binary cross-entropy of logits. For a target that is a class, 0 to classes - 1: "
           "\"cross_entropy\"."),
+      class_weights_key(),
       number_key("train", "huber_delta", PLACE(r.train.huber_delta), 0, false, kNoLimit,
                  "With loss = \"huber\": errors up to here count squared, larger ones in proportion."),
       number_key("train", "clip_norm", PLACE(r.train.clip_norm), 0, true, kNoLimit,

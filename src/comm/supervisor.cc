@@ -137,13 +137,13 @@ class Supervisor {
         listen(listener_, ranks_ + 8) != 0) {
       return failed_error("can't open a socket for the ranks: {}", std::strerror(errno));
     }
-    sigset_t taken, before;
+    sigset_t taken;
     sigemptyset(&taken);
     for (int signal : {SIGINT, SIGTERM, SIGUSR1, SIGCHLD}) sigaddset(&taken, signal);
     // A blocked signal arrives even where it was to be ignored: nohup means it.
     struct sigaction hangup {};
     if (sigaction(SIGHUP, nullptr, &hangup) != 0 || hangup.sa_handler != SIG_IGN) sigaddset(&taken, SIGHUP);
-    sigprocmask(SIG_BLOCK, &taken, &before);
+    sigprocmask(SIG_BLOCK, &taken, nullptr);
     std::signal(SIGPIPE, SIG_IGN);
     signals_ = signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK);
     int pipe_fds[2];
@@ -174,7 +174,7 @@ class Supervisor {
       setpgid(0, 0);  // ^C reaches the ranks through us alone
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (getppid() != parent) _exit(4);
-      sigprocmask(SIG_SETMASK, &before, nullptr);
+      sigprocmask(SIG_UNBLOCK, &taken, nullptr);  // a job before this one has left them blocked
       std::signal(SIGPIPE, SIG_DFL);
       dup2(pipe_fds[1], STDOUT_FILENO);
       dup2(pipe_fds[1], STDERR_FILENO);

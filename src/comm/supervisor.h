@@ -20,7 +20,7 @@ struct SupervisorOptions {
 /// kills them, and so does the end of the grace period after the first. Ranks that are all stopped (SIGSTOP) for the
 /// deadline of the job are ended, with code 4. Shared memory that dead ranks left is removed, the MPI library's too. If this process is killed, the ranks end too. The
 /// program must call enter_rank_process() first thing in main() (comm/supervisor_protocol.h). To be called
-/// from a process without other threads.
+/// from a process without other threads; also again, for another job: a signal that came in between is its first.
 int run_supervisor(int ranks, const std::vector<std::string>& command, const SupervisorOptions& options = {});
 
 /// The mpiexec that would be used.

@@ -39,7 +39,9 @@ const char* on_null_name(features::OnNull on_null) {
 Json to_json(const Bundle& bundle) {
   Json json;
   json["format"] = kFormat;
-  json["format_version"] = bundle.loss == "mse" || bundle.loss == "mae" ? 1 : kBundleFormatVersion;
+  // The lowest that can say it: older programs read what they can.
+  const bool plain = bundle.model.kind == "mlp" && !bundle.model.batch_norm && bundle.model.dropout == 0;
+  json["format_version"] = !plain ? 3 : bundle.loss == "mse" || bundle.loss == "mae" ? 1 : 2;
   json["millstream"] = bundle.millstream_version;
   json["query"] = bundle.query;
   json["prediction_query"] = bundle.prediction_query;
@@ -61,6 +63,9 @@ Json to_json(const Bundle& bundle) {
                    {"inputs", bundle.model_inputs},
                    {"precision", bundle.precision}};
   if (bundle.model.classes > 0) json["model"]["classes"] = bundle.model.classes;
+  if (bundle.model.batch_norm) json["model"]["batch_norm"] = true;
+  if (bundle.model.dropout > 0) json["model"]["dropout"] = bundle.model.dropout;
+  if (bundle.model.kind == "dcn") json["model"]["cross_layers"] = bundle.model.cross_layers;
   json["training"] = {{"loss", bundle.loss},
                       {"seed", bundle.seed},
                       {"rows_train", bundle.rows_train},
@@ -183,6 +188,14 @@ Result<Bundle> from_json(const std::string& text) {
   }
   bundle.model_inputs = read.count(model, "inputs");
   if (model.contains("classes")) bundle.model.classes = read.count(model, "classes");
+  if (model.contains("batch_norm")) bundle.model.batch_norm = model["batch_norm"] == true;
+  if (model.contains("dropout")) {
+    if (!model["dropout"].is_number())
+      read.note("'dropout' is not a number");
+    else
+      bundle.model.dropout = model["dropout"].get<double>();
+  }
+  if (model.contains("cross_layers")) bundle.model.cross_layers = read.count(model, "cross_layers");
   bundle.precision = read.text(model, "precision");
   const Json& training = read.member(json, "training");
   bundle.loss = read.text(training, "loss");

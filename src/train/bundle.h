@@ -17,8 +17,9 @@
 
 namespace millstream::train {
 
-/// 2: losses other than mse and mae, whose outputs are no predictions yet; others are still written as 1.
-inline constexpr int64_t kBundleFormatVersion = 2;
+/// 2: losses other than mse and mae, whose outputs are no predictions yet. 3: models other than the plain mlp. What an
+/// older format can say is still written in that.
+inline constexpr int64_t kBundleFormatVersion = 3;
 
 /// A column of the query's files.
 struct BundleInput {

@@ -119,12 +119,12 @@ TEST_F(BundleTest, MissingOrSomethingElse) {
 
 TEST_F(BundleTest, NewerAndDamaged) {
   ASSERT_TRUE(write_bundle(path(), example()).ok());
-  replace_in_json("\"format_version\": 1", "\"format_version\": 3");
+  replace_in_json("\"format_version\": 1", "\"format_version\": 4");
   EXPECT_EQ(
       read_error(),
       path() +
-          "/bundle.json: it was written by Millstream 0.1.0 in format 3; this program reads formats up to "
-          "2: use that version or a newer one");
+          "/bundle.json: it was written by Millstream 0.1.0 in format 4; this program reads formats up to "
+          "3: use that version or a newer one");
   replace_in_json("\"format_version\": 3", "\"format_version\": 1");
   replace_in_json("\"target\"", "\"tarjet\"");
   EXPECT_EQ(read_error(), path() + "/bundle.json: it is damaged: 'target' is missing");

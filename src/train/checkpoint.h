@@ -32,8 +32,8 @@ struct Checkpoint {
 
   // What reports go on from, of all trainers.
   double window_loss = 0, epoch_loss = 0, last_loss = 0, loss_first = 0;
-  int64_t window_rows = 0, epoch_rows = 0;
-  int64_t metrics_bytes = 0;  ///< of metrics.jsonl
+  double window_rows = 0, epoch_rows = 0;  ///< by their weights
+  int64_t metrics_bytes = 0;               ///< of metrics.jsonl
 
   bool has_best = false;
   double best = 0;

@@ -46,7 +46,20 @@ Status check_schedule(const TrainConfig& config) {
 }  // namespace
 
 Status validate(const ModelConfig& config) {
-  MILLSTREAM_TRY(check_choice("model.kind", config.kind, {"mlp"}));
+  MILLSTREAM_TRY(check_choice("model.kind", config.kind, {"mlp", "wide_deep", "dcn"}));
+  MILLSTREAM_TRY(
+      check_choice("model.init", config.init,
+                   {"torch", "xavier_uniform", "xavier_normal", "kaiming_uniform", "kaiming_normal"}));
+  if (!(config.dropout >= 0 && config.dropout < 1))
+    return usage_error("model.dropout is {}; it must be at least 0 and below 1", config.dropout);
+  if (config.cross_layers < 1 || config.cross_layers > 100)
+    return usage_error("model.cross_layers is {}; there are 1 to 100", config.cross_layers);
+  if (config.cross_layers != ModelConfig().cross_layers && config.kind != "dcn")
+    return usage_error("model.cross_layers is {}, but only the kind dcn has such layers and model.kind is {}",
+                       config.cross_layers, config.kind);
+  if (config.hidden.empty() && (config.dropout > 0 || config.batch_norm))
+    return usage_error("model.{} is of hidden layers, and model.hidden is []",
+                       config.batch_norm ? "batch_norm" : "dropout");
   for (int64_t size : config.hidden)
     if (size < 1 || size > (int64_t{1} << 24))
       return usage_error("model.hidden has a layer of {} units; a layer has 1 to {}", size, int64_t{1} << 24);
@@ -96,6 +109,20 @@ Status validate(const ModelConfig& model, const TrainConfig& config) {
     return usage_error(
         "model.classes is {}, but only the loss cross_entropy has classes and train.loss is {}",
         model.classes, config.loss);
+  if (config.class_weights.empty()) return Status::OK();
+  const int64_t wanted = config.loss == "bce" ? 2 : model.classes;
+  if (wanted == 0)
+    return usage_error(
+        "train.class_weights belongs to the losses bce and cross_entropy, but train.loss is {}", config.loss);
+  if (static_cast<int64_t>(config.class_weights.size()) != wanted)
+    return usage_error("train.class_weights has {} numbers where there are {} classes",
+                       config.class_weights.size(), wanted);
+  bool any = false;
+  for (const double weight : config.class_weights) {
+    MILLSTREAM_TRY(check_not_negative("a number in train.class_weights", weight));
+    any = any || weight > 0;
+  }
+  if (!any) return usage_error("train.class_weights are all 0: there is nothing to learn");
   return Status::OK();
 }
 

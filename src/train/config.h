@@ -10,9 +10,13 @@
 namespace millstream::train {
 
 struct ModelConfig {
-  std::string kind = "mlp";
+  std::string kind = "mlp";  ///< mlp, wide_deep, dcn
   std::vector<int64_t> hidden = {64, 32};
-  int64_t classes = 0;  ///< with the loss cross_entropy: so many outputs; else 0: one output
+  int64_t classes = 0;         ///< with the loss cross_entropy: so many outputs; else 0: one output
+  double dropout = 0;          ///< of the hidden layers' outputs, [0, 1)
+  bool batch_norm = false;     ///< of the hidden layers, before ReLU
+  std::string init = "torch";  ///< torch, xavier_uniform, xavier_normal, kaiming_uniform, kaiming_normal
+  int64_t cross_layers = 3;    ///< dcn
   int64_t outputs() const { return classes > 0 ? classes : 1; }
 };
 
@@ -31,6 +35,8 @@ struct TrainConfig {
   int64_t accumulate = 1;    ///< batches a step of the optimizer
   std::string loss = "mse";  ///< mse, mae, huber, bce, cross_entropy
   double huber_delta = 1;
+  std::vector<double>
+      class_weights;              ///< bce: of the targets 0 and 1; cross_entropy: of each class; empty: all 1
   int64_t patience = 0;           ///< epochs without a better validation before training stops; 0: never
   bool checkpoint_epochs = true;  ///< a checkpoint after each epoch,
   int64_t checkpoint_every = 0;   ///< or every so many batches, > 0; else there are those of signals only

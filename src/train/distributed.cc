@@ -77,6 +77,7 @@ Result<std::unique_ptr<DistributedDataParallel>> DistributedDataParallel::make(
     Model& model, c10::intrusive_ptr<c10d::ProcessGroup> group, const DistributedOptions& options) {
   std::unique_ptr<DistributedDataParallel> parallel(new DistributedDataParallel(model, std::move(group)));
   if (parallel->trainers_ > 1) {
+    model.set_group(parallel->group_);
     MILLSTREAM_TRY(catch_torch("starting DistributedDataParallel", [&] { return parallel->start(options); }));
   }
   return parallel;
@@ -107,7 +108,9 @@ Status DistributedDataParallel::start(const DistributedOptions& options) {
   std::reverse(buckets.begin(), buckets.end());
   reducer_ = make_reducer(parameters_, std::move(buckets), group_, options.bucket_bytes,
                           options.first_bucket_bytes, std::move(names));
-  backward(model_.forward(at::empty({0, model_.inputs()}, at::TensorOptions(model_.type()))).sum());
+  ModelBatch empty = model_.empty_batch();
+  empty.training = true;
+  backward(model_.forward(empty).sum());
   reducer_->rebuild_buckets();
   clear_gradients();
   return Status::OK();

@@ -169,18 +169,24 @@ TEST(FusedMlp, GivesWhatAutogradGives) {
           auto [features, target] = batch_of(++number, rows, 8);
           if (task_of(loss) == Task::kBinary) target = target.gt(0).to(at::kDouble);
           if (task_of(loss) == Task::kClasses) target = target.abs().mul(2).floor().clamp(0, 2);
+          // Weights with the small buckets.
+          const at::Tensor weights =
+              options.bucket_bytes == 4096 ? at::arange(rows, target.options()).remainder(5) : at::Tensor();
+          const auto weights_of = [&](int64_t from, int64_t to) {
+            return weights.defined() ? weights.slice(0, from, to) : weights;
+          };
           // Two batches a step, of which the second is the larger.
           double sum = 0;
           const int64_t middle = rows / 3;
           for (const bool second : {false, true}) {
             const int64_t from = second ? middle : 0, to = second ? rows : middle;
             const auto [begin, end] = share(trainer, trainers, to - from);
-            sum +=
-                fused->gradients(features.slice(0, from + begin, from + end),
-                                 target.slice(0, from + begin, from + end), 1.0 / static_cast<double>(rows),
-                                 /*add=*/second, /*reduce=*/second);
+            sum += fused->gradients(features.slice(0, from + begin, from + end),
+                                    target.slice(0, from + begin, from + end),
+                                    weights_of(from + begin, from + end), 1.0 / static_cast<double>(rows),
+                                    /*add=*/second, /*reduce=*/second);
           }
-          const at::Tensor expected = summed_loss(config, whole->forward(features), target);
+          const at::Tensor expected = summed_loss(config, whole->forward(features), target, weights);
           alone->backward(expected * alone->loss_scale(rows));
           if (trainers == 1) {
             EXPECT_NEAR(sum, expected.item<double>(), 1e-12 * expected.item<double>());
@@ -198,6 +204,80 @@ TEST(FusedMlp, GivesWhatAutogradGives) {
         }
       }
     }
+  }
+}
+
+/// Every kind of model with all that it can have: normalisation, dropout, embeddings.
+std::vector<std::pair<ModelConfig, ModelInputs>> all_models() {
+  const std::vector<EmbeddingInput> ids{{"zone", 7, 3}, {"day", 4, 2}};
+  std::vector<std::pair<ModelConfig, ModelInputs>> models;
+  for (const char* kind : {"mlp", "wide_deep", "dcn"}) {
+    for (const bool whole : {false, true}) {
+      ModelConfig config{.kind = kind, .hidden = {16, 8}};
+      config.batch_norm = whole;
+      config.dropout = whole ? 0.3 : 0;
+      models.push_back({config, ModelInputs(4, ids)});
+      if (whole) models.push_back({config, ModelInputs(4)});
+      if (!whole) models.push_back({config, ModelInputs(0, ids)});
+    }
+  }
+  return models;
+}
+
+TEST(DistributedDataParallel, EveryModelTrainsAsOnOneTrainer) {
+  const int trainers = test_job().size(), trainer = test_job().rank();
+  auto group = group_of(trainers);
+  for (const auto& [kind, inputs] : all_models()) {
+    const std::string name = kind.kind + (kind.batch_norm ? " with batch_norm and dropout" : "") + " of " +
+                             std::to_string(inputs.width());
+    TrainConfig config;
+    config.learning_rate = 0.01;
+    auto model = *make_model(kind, inputs, at::kDouble, 5), whole = *make_model(kind, inputs, at::kDouble, 5);
+    auto parallel = *DistributedDataParallel::make(*model, group);
+    auto alone = *DistributedDataParallel::make(*whole, nullptr);
+    auto optimizer = *make_optimizer(config, model->parameters()),
+         reference = *make_optimizer(config, whole->parameters());
+    uint64_t number = 0;
+    for (const int64_t rows : {40, 3, 1, 2, 41, 5}) {  // some trainers get nothing
+      ++number;
+      const auto [features, target] = batch_of(static_cast<int>(number), rows, 4);
+      const at::Tensor ids =
+          at::stack({at::arange(rows).mul(5).add(static_cast<int64_t>(number)).remainder(7),
+                     at::arange(rows).remainder(4)},
+                    1)
+              .to(at::kInt);
+      const at::Tensor weights = at::arange(rows, target.options()).remainder(3).add(0.5);
+      const auto loss_of = [&](Model& its, int64_t begin, int64_t end) {
+        ModelBatch batch(features.slice(0, begin, end).slice(1, 0, inputs.features));
+        if (!inputs.embeddings.empty()) batch.ids = ids.slice(0, begin, end);
+        batch.training = true;
+        batch.step = number;
+        batch.first_row = begin;
+        return summed_loss(config, its.forward(batch), target.slice(0, begin, end),
+                           weights.slice(0, begin, end));
+      };
+      const auto [begin, end] = share(trainer, trainers, rows);
+      parallel->backward(loss_of(*model, begin, end) * parallel->loss_scale(rows));
+      alone->backward(loss_of(*whole, 0, rows) * alone->loss_scale(rows));
+      // Normalised by one row every gradient before it is nothing but rounding.
+      if (rows > 1 || !kind.batch_norm) {
+        for (size_t i = 0; i < model->parameters().size(); ++i)
+          EXPECT_LE((model->parameters()[i].tensor.grad() - whole->parameters()[i].tensor.grad())
+                        .abs()
+                        .max()
+                        .item<double>(),
+                    1e-9 * (1 + whole->parameters()[i].tensor.grad().abs().max().item<double>()))
+              << name << ", " << model->parameters()[i].name << ", " << rows << " rows";
+        optimizer->step();
+        reference->step();
+      }
+      parallel->clear_gradients();
+      alone->clear_gradients();
+    }
+    // Adam divides by the gradient's size: where that is rounding alone, so is the step.
+    for (size_t i = 0; i < model->buffers().size(); ++i)
+      EXPECT_LE((model->buffers()[i].tensor - whole->buffers()[i].tensor).abs().max().item<double>(), 1e-6)
+          << name << ", " << model->buffers()[i].name;
   }
 }
 

@@ -58,57 +58,53 @@ void mask_and_sum(T* __restrict errors, const T* __restrict activations, T* __re
   }
 }
 
-/// Outputs become the derivatives of the losses times `scale`. Returns the sum of the losses.
+/// Outputs become the derivatives of the losses times `scale`. Returns the sum of the losses. `weights` multiply both;
+/// null: all 1.
 template <class T>
 double losses(Loss loss, double delta, T* outputs, int64_t width, const T* target, int64_t stride,
-              int64_t rows, double scale) {
+              const T* weights, int64_t rows, double scale) {
   double sum = 0;
-  const T factor = static_cast<T>(scale), twice = static_cast<T>(2 * scale), edge = static_cast<T>(delta);
-  switch (loss) {
-    case Loss::kSquare:
-      for (int64_t r = 0; r < rows; ++r) {
-        const T error = outputs[r] - target[r * stride];
-        sum += static_cast<double>(error) * static_cast<double>(error);
-        outputs[r] = twice * error;
-      }
-      break;
-    case Loss::kAbsolute:
-      for (int64_t r = 0; r < rows; ++r) {
-        const T error = outputs[r] - target[r * stride];
-        sum += std::abs(static_cast<double>(error));
-        outputs[r] = error > 0 ? factor : error < 0 ? -factor : T{0} * error;
-      }
-      break;
-    case Loss::kHuber:
-      for (int64_t r = 0; r < rows; ++r) {
-        const T error = outputs[r] - target[r * stride];
+  const T edge = static_cast<T>(delta);
+  for (int64_t r = 0; r < rows; ++r) {
+    const double weight = weights == nullptr ? 1.0 : static_cast<double>(weights[r]);
+    const T factor = static_cast<T>(scale * weight), y = target[r * stride];
+    T* const row = outputs + r * width;
+    const T error = *row - y;
+    switch (loss) {
+      case Loss::kSquare:
+        sum += weight * static_cast<double>(error) * static_cast<double>(error);
+        *row = 2 * factor * error;
+        break;
+      case Loss::kAbsolute:
+        sum += weight * std::abs(static_cast<double>(error));
+        *row = error > 0 ? factor : error < 0 ? -factor : T{0} * error;
+        break;
+      case Loss::kHuber: {
         const double size = std::abs(static_cast<double>(error));
-        sum += size <= delta ? 0.5 * size * size : delta * (size - 0.5 * delta);
-        outputs[r] = factor * (error > edge ? edge : error < -edge ? -edge : error);
+        sum += weight * (size <= delta ? 0.5 * size * size : delta * (size - 0.5 * delta));
+        *row = factor * (error > edge ? edge : error < -edge ? -edge : error);
+        break;
       }
-      break;
-    case Loss::kBinary:
-      for (int64_t r = 0; r < rows; ++r) {
-        const double x = outputs[r], y = target[r * stride], small = std::exp(-std::abs(x));
-        sum += std::max(x, 0.0) - x * y + std::log1p(small);
+      case Loss::kBinary: {
+        const double x = *row, small = std::exp(-std::abs(x));
+        sum += weight * (std::max(x, 0.0) - x * static_cast<double>(y) + std::log1p(small));
         const double probability = x >= 0 ? 1 / (1 + small) : small / (1 + small);
-        outputs[r] = static_cast<T>(scale * (probability - y));
+        *row = static_cast<T>(scale * weight * (probability - static_cast<double>(y)));
+        break;
       }
-      break;
-    case Loss::kClasses:
-      for (int64_t r = 0; r < rows; ++r) {
-        T* row = outputs + r * width;
-        const auto actual = static_cast<int64_t>(target[r * stride]);
+      case Loss::kClasses: {
+        const auto actual = static_cast<int64_t>(y);
         const double most = *std::max_element(row, row + width);
         double total = 0;
         for (int64_t c = 0; c < width; ++c) total += std::exp(static_cast<double>(row[c]) - most);
-        sum += std::log(total) + most - static_cast<double>(row[actual]);
+        sum += weight * (std::log(total) + most - static_cast<double>(row[actual]));
         for (int64_t c = 0; c < width; ++c) {
           const double probability = std::exp(static_cast<double>(row[c]) - most) / total;
-          row[c] = static_cast<T>(scale * (probability - (c == actual ? 1 : 0)));
+          row[c] = static_cast<T>(scale * weight * (probability - (c == actual ? 1 : 0)));
         }
+        break;
       }
-      break;
+    }
   }
   return sum;
 }
@@ -118,8 +114,8 @@ class FusedMlpOf final : public FusedMlp {
  public:
   FusedMlpOf(Model& model, const TrainConfig& config, c10::intrusive_ptr<c10d::ProcessGroup> group,
              const DistributedOptions& options);
-  double gradients(const at::Tensor& features, const at::Tensor& target, double scale, bool add,
-                   bool reduce) override;
+  double gradients(const at::Tensor& features, const at::Tensor& target, const at::Tensor& weights,
+                   double scale, bool add, bool reduce) override;
 
  private:
   struct Layer {
@@ -133,8 +129,8 @@ class FusedMlpOf final : public FusedMlp {
     at::Tensor values, errors, errors_transposed;  ///< their first rows_ rows
   };
   void make_room(int64_t rows);
-  double chunk(const at::Tensor& features, const T* target, int64_t stride, double scale, bool add,
-               bool reduce);
+  double chunk(const at::Tensor& features, const T* target, int64_t stride, const T* weights, double scale,
+               bool add, bool reduce);
 
   Model& model_;
   const Loss loss_;
@@ -209,8 +205,8 @@ void FusedMlpOf<T>::make_room(int64_t rows) {
 }
 
 template <class T>
-double FusedMlpOf<T>::chunk(const at::Tensor& features, const T* target, int64_t stride, double scale,
-                            bool add, bool reduce) {
+double FusedMlpOf<T>::chunk(const at::Tensor& features, const T* target, int64_t stride, const T* weights,
+                            double scale, bool add, bool reduce) {
   const int64_t rows = features.size(0);
   make_room(rows);
   double loss = 0;
@@ -225,8 +221,8 @@ double FusedMlpOf<T>::chunk(const at::Tensor& features, const T* target, int64_t
       add_bias(out.template data_ptr<T>(), layer.bias, rows, layer.outputs, !last);
     }
     Layer& last = layers_.back();
-    loss =
-        losses(loss_, delta_, last.errors.template data_ptr<T>(), last.outputs, target, stride, rows, scale);
+    loss = losses(loss_, delta_, last.errors.template data_ptr<T>(), last.outputs, target, stride, weights,
+                  rows, scale);
   }
   TraceSpan span("backward");
   int64_t reduced = 0;
@@ -252,18 +248,21 @@ double FusedMlpOf<T>::chunk(const at::Tensor& features, const T* target, int64_t
 }
 
 template <class T>
-double FusedMlpOf<T>::gradients(const at::Tensor& features, const at::Tensor& target, double scale, bool add,
-                                bool reduce) {
+double FusedMlpOf<T>::gradients(const at::Tensor& features, const at::Tensor& target,
+                                const at::Tensor& weights, double scale, bool add, bool reduce) {
   const at::NoGradGuard no_grad;
   const int64_t rows = features.size(0);
   const T* const actual = target.const_data_ptr<T>();
   const int64_t stride = target.stride(0);
+  const at::Tensor dense_weights = weights.defined() ? weights.contiguous() : at::Tensor();
+  const T* const weight = weights.defined() ? dense_weights.const_data_ptr<T>() : nullptr;
   double loss = 0;
   int64_t begin = 0;
   do {  // once for no rows too: gradients are zero then, and reduced
     const int64_t count = chunk_rows_ == 0 ? rows : std::min(chunk_rows_, rows - begin), end = begin + count;
-    loss += chunk(count == rows ? features : features.narrow(0, begin, count), actual + begin * stride,
-                  stride, scale, add || begin > 0, reduce && end == rows);
+    loss +=
+        chunk(count == rows ? features : features.narrow(0, begin, count), actual + begin * stride, stride,
+              weight == nullptr ? nullptr : weight + begin, scale, add || begin > 0, reduce && end == rows);
     begin = end;
   } while (begin < rows);
   for (const auto& work : pending_) work->wait();
@@ -277,7 +276,8 @@ Result<std::unique_ptr<FusedMlp>> FusedMlp::make(Model& model, const ModelConfig
                                                  const TrainConfig& config,
                                                  c10::intrusive_ptr<c10d::ProcessGroup> group,
                                                  const DistributedOptions& options) {
-  if (kind.kind != "mlp") return nullptr;
+  if (kind.kind != "mlp" || kind.batch_norm || kind.dropout > 0 || !model.inputs().embeddings.empty())
+    return nullptr;
   if (group && group->getSize() == 1) group.reset();
   if (group) {
     MILLSTREAM_TRY(make_models_equal(model, *group));

@@ -32,11 +32,11 @@ class FusedMlp {
                                                 const DistributedOptions& options = {});
   virtual ~FusedMlp() = default;
 
-  /// The sum of the losses of these rows: features [rows, inputs] and target [rows] in the model's type. Leaves in
-  /// .grad() the gradients of that sum times `scale`, added to those that are there where `add`; with `reduce` summed
+  /// The sum of the losses of these rows: features [rows, inputs] and target [rows] in the model's type, weights [rows]
+  /// that multiply the losses or undefined. Leaves in .grad() the gradients of that sum times `scale`, added to those that are there where `add`; with `reduce` summed
   /// over the trainers.
-  virtual double gradients(const at::Tensor& features, const at::Tensor& target, double scale, bool add,
-                           bool reduce) = 0;
+  virtual double gradients(const at::Tensor& features, const at::Tensor& target, const at::Tensor& weights,
+                           double scale, bool add, bool reduce) = 0;
 };
 
 }  // namespace millstream::train

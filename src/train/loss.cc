@@ -2,14 +2,21 @@
 
 namespace millstream::train {
 
-at::Tensor summed_loss(const TrainConfig& config, const at::Tensor& outputs, const at::Tensor& target) {
-  if (config.loss == "mae") return at::l1_loss(outputs, target, at::Reduction::Sum);
-  if (config.loss == "huber") return at::huber_loss(outputs, target, at::Reduction::Sum, config.huber_delta);
-  if (config.loss == "bce")
-    return at::binary_cross_entropy_with_logits(outputs, target, {}, {}, at::Reduction::Sum);
-  if (config.loss == "cross_entropy")
-    return at::cross_entropy_loss(outputs, target.to(at::kLong), {}, at::Reduction::Sum);
-  return at::mse_loss(outputs, target, at::Reduction::Sum);
+at::Tensor summed_loss(const TrainConfig& config, const at::Tensor& outputs, const at::Tensor& target,
+                       const at::Tensor& weights) {
+  const auto reduction = weights.defined() ? at::Reduction::None : at::Reduction::Sum;
+  at::Tensor loss;
+  if (config.loss == "mae")
+    loss = at::l1_loss(outputs, target, reduction);
+  else if (config.loss == "huber")
+    loss = at::huber_loss(outputs, target, reduction, config.huber_delta);
+  else if (config.loss == "bce")
+    loss = at::binary_cross_entropy_with_logits(outputs, target, {}, {}, reduction);
+  else if (config.loss == "cross_entropy")
+    loss = at::cross_entropy_loss(outputs, target.to(at::kLong), {}, reduction);
+  else
+    loss = at::mse_loss(outputs, target, reduction);
+  return weights.defined() ? (loss * weights).sum() : loss;
 }
 
 Status check_targets(Task task, int64_t classes, const std::string& column, const float* target, int64_t rows,

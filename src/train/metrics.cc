@@ -108,6 +108,16 @@ std::map<std::string, double> ClassificationSums::metrics() const {
   // NaN has no place in an order.
   if (!positives.empty() && !negatives.empty() && !std::isnan(log_loss))
     out["auc"] = area_under_roc(positives, negatives);
+  if (positives.empty()) return out;
+  // Of the rows that are taken for 1, and of those that are 1.
+  const auto above = [](const std::vector<double>& logits) {
+    return static_cast<double>(std::count_if(logits.begin(), logits.end(), [](double x) { return x > 0; }));
+  };
+  const double found = above(positives), taken = found + above(negatives);
+  const double all = static_cast<double>(positives.size());
+  out["precision"] = taken > 0 ? found / taken : 0;
+  out["recall"] = found / all;
+  out["f1"] = 2 * found / (taken + all);
   return out;
 }
 

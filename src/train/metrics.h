@@ -50,7 +50,8 @@ struct ClassificationSums {
   void add_classes(const P* logits, int64_t classes, const A* actual, int64_t count,
                    int64_t actual_stride = 1);
   void merge(const ClassificationSums& other);
-  /// Without rows empty; auc only where both targets occur.
+  /// Without rows empty; auc only where both targets occur. Of binary targets precision (0 where no row is taken for
+  /// 1), recall and f1 where a target is 1, as in scikit-learn.
   std::map<std::string, double> metrics() const;
 
   void add_logit(double logit, bool positive);

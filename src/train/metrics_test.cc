@@ -73,6 +73,14 @@ TEST(ClassificationSums, BinaryAsByHand) {
   EXPECT_EQ(metrics.at("auc"), 0.625);
   EXPECT_EQ(metrics.at("accuracy"), 0.5);
   EXPECT_NEAR(metrics.at("log_loss"), log_loss / 8, 1e-12);
+  double taken = 0, found = 0;
+  for (size_t i = 0; i < 8; ++i) {
+    taken += logits[i] > 0;
+    found += logits[i] > 0 && actual[i] != 0;
+  }
+  EXPECT_EQ(metrics.at("precision"), found / taken);
+  EXPECT_EQ(metrics.at("recall"), found / 4);
+  EXPECT_DOUBLE_EQ(metrics.at("f1"), 2 / (taken / found + 4 / found));
 }
 
 TEST(ClassificationSums, OneClassAloneHasNoArea) {
@@ -82,6 +90,12 @@ TEST(ClassificationSums, OneClassAloneHasNoArea) {
   sums.add_binary(&logit, &one, 1);
   EXPECT_EQ(sums.metrics().at("log_loss"), 0);
   EXPECT_FALSE(sums.metrics().contains("auc"));
+  EXPECT_EQ(sums.metrics().at("f1"), 1);
+  ClassificationSums none;  // nothing is taken for 1
+  const double low = -1;
+  none.add_binary(&low, &one, 1);
+  EXPECT_EQ(none.metrics().at("precision"), 0);
+  EXPECT_EQ(none.metrics().at("f1"), 0);
 }
 
 TEST(ClassificationSums, ClassesAsByHand) {
@@ -111,7 +125,7 @@ TEST(EvaluationSums, TravelAsBytesAndMergeToTheWhole) {
       ASSERT_TRUE(merged.merge_encoded(part.encode()).ok());
     }
     EXPECT_EQ(merged.rows(), 300);
-    EXPECT_EQ(whole.metrics().size(), task == Task::kRegression ? 4u : task == Task::kBinary ? 3u : 2u);
+    EXPECT_EQ(whole.metrics().size(), task == Task::kRegression ? 4u : task == Task::kBinary ? 6u : 2u);
     for (const auto& [name, value] : whole.metrics())
       EXPECT_NEAR(merged.metrics().at(name), value, 1e-12 * std::abs(value)) << name;
     if (task == Task::kBinary) {

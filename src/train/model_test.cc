@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "train/layers.h"
+
 namespace millstream::train {
 namespace {
 
@@ -83,6 +85,119 @@ TEST(Model, BadConfigurations) {
   config = {};
   config.learning_rate = std::nan("");
   EXPECT_FALSE(validate(config).ok());
+}
+
+TEST(Model, EveryKindByItsFormula) {
+  const ModelInputs inputs(3, {{"a", 5, 2}, {"b", 4, 1}});
+  const at::Tensor features = at::randn({6, 3}, at::kDouble),
+                   ids = at::tensor({0, 1, 2, 3, 4, 0, 1, 2, 3, 0, 3, 1}, at::kInt).view({6, 2});
+  const auto named = [](const Model& model, const std::string& name) {
+    for (const auto* list : {&model.parameters(), &model.buffers()})
+      for (const NamedTensor& tensor : *list)
+        if (tensor.name == name) return tensor.tensor;
+    ADD_FAILURE() << "no " << name;
+    return at::Tensor();
+  };
+  for (const char* kind : {"mlp", "wide_deep", "dcn"}) {
+    ModelConfig config{.kind = kind, .hidden = {4}};
+    config.cross_layers = 2;
+    if (config.kind != "dcn") config.cross_layers = ModelConfig().cross_layers;
+    auto model = *make_model(config, inputs, at::kDouble, 3);
+    const auto of = [&](const std::string& name) { return named(*model, name); };
+    if (config.kind == "wide_deep") {
+      const at::NoGradGuard no_grad;
+      of("wide_embeddings.a.weight").normal_();  // zero at first
+    }
+    const at::Tensor x = at::cat({features, of("embeddings.a.weight").index_select(0, ids.select(1, 0)),
+                                  of("embeddings.b.weight").index_select(0, ids.select(1, 1))},
+                                 1);
+    at::Tensor deep = x;
+    if (config.kind == "dcn")
+      for (const char* layer : {"cross.0.", "cross.1."})
+        deep =
+            x * (at::matmul(deep, of(std::string(layer) + "weight").t()) + of(std::string(layer) + "bias")) +
+            deep;
+    deep = at::relu(at::matmul(deep, of("layers.0.weight").t()) + of("layers.0.bias"));
+    at::Tensor expected = (at::matmul(deep, of("layers.2.weight").t()) + of("layers.2.bias")).squeeze(1);
+    if (config.kind == "wide_deep")
+      expected = expected + at::matmul(features, of("wide.weight").t()).squeeze(1) +
+                 of("wide_embeddings.a.weight").index_select(0, ids.select(1, 0)).squeeze(1);
+    EXPECT_TRUE(model->forward({features, ids}).allclose(expected, 1e-12, 1e-12)) << kind;
+    EXPECT_EQ(count_elements(*plan_tensors(config, inputs)), static_cast<double>(model->parameter_count()))
+        << kind;
+    // What was trained is what is loaded.
+    auto other = *make_model(config, inputs, at::kDouble, 4);
+    ASSERT_TRUE(other->load(model->store()).ok());
+    EXPECT_TRUE(other->forward({features, ids}).equal(model->forward({features, ids}))) << kind;
+  }
+}
+
+TEST(Model, BatchNormIsTorchs) {
+  ModelConfig config{.hidden = {5}};
+  config.batch_norm = true;
+  auto model = *make_model(config, 3, at::kDouble, 3);
+  const at::Tensor linear_weight = model->parameters()[0].tensor, linear_bias = model->parameters()[1].tensor,
+                   weight = model->parameters()[2].tensor, bias = model->parameters()[3].tensor,
+                   last = model->parameters()[4].tensor, last_bias = model->parameters()[5].tensor;
+  {
+    const at::NoGradGuard no_grad;
+    weight.copy_(at::linspace(0.5, 2, 5, at::kDouble));
+    bias.copy_(at::linspace(-1, 1, 5, at::kDouble));
+  }
+  at::Tensor mean = at::zeros({5}, at::kDouble), variance = at::ones({5}, at::kDouble);
+  for (int step = 0; step < 3; ++step) {
+    const at::Tensor features = at::randn({17, 3}, at::kDouble).add(10);
+    const auto by_torch = [&](bool training) {
+      const at::Tensor x = at::batch_norm(at::linear(features, linear_weight, linear_bias), weight, bias,
+                                          mean, variance, training, 0.1, 1e-5, false);
+      return at::linear(at::relu(x), last, last_bias).squeeze(1);
+    };
+    ModelBatch batch(features);
+    batch.training = true;
+    const at::Tensor expected = by_torch(true), mine = model->forward(batch);
+    EXPECT_TRUE(mine.allclose(expected, 1e-11, 1e-11));
+    expected.pow(2).sum().backward();
+    std::vector<at::Tensor> gradients;
+    for (const NamedTensor& parameter : model->parameters()) {
+      gradients.push_back(parameter.tensor.grad().clone());
+      parameter.tensor.mutable_grad().reset();
+    }
+    mine.pow(2).sum().backward();
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      EXPECT_TRUE(model->parameters()[i].tensor.grad().allclose(gradients[i], 1e-8, 1e-8))
+          << model->parameters()[i].name;
+      model->parameters()[i].tensor.mutable_grad().reset();
+    }
+    EXPECT_TRUE(model->buffers()[0].tensor.allclose(mean, 1e-12, 1e-12));
+    EXPECT_TRUE(model->buffers()[1].tensor.allclose(variance, 1e-12, 1e-12));
+    EXPECT_TRUE(model->forward(features).allclose(by_torch(false), 1e-11, 1e-11));
+  }
+}
+
+TEST(Model, DropoutBelongsToTheRowAndTheStep) {
+  const at::Tensor ones = at::ones({1000, 30}, at::kDouble);
+  const at::Tensor whole = dropout(ones, 0.25, 7, 3, 0, 0);
+  EXPECT_TRUE(whole.slice(0, 400, 1000).equal(dropout(ones.slice(0, 400, 1000), 0.25, 7, 3, 0, 400)));
+  EXPECT_FALSE(whole.equal(dropout(ones, 0.25, 7, 4, 0, 0)));
+  EXPECT_FALSE(whole.equal(dropout(ones, 0.25, 7, 3, 1, 0)));
+  EXPECT_FALSE(whole.equal(dropout(ones, 0.25, 8, 3, 0, 0)));
+  EXPECT_NEAR(whole.eq(0).to(at::kDouble).mean().item<double>(), 0.25, 0.01);
+  EXPECT_NEAR(whole.mean().item<double>(), 1, 0.01);
+  EXPECT_TRUE(dropout(ones, 0, 7, 3, 0, 0).equal(ones));
+}
+
+TEST(Model, InitSchemesHaveTheirSpread) {
+  for (const auto& [init, deviation] : {std::pair<const char*, double>{"torch", std::sqrt(1.0 / 3 / 100)},
+                                        {"xavier_uniform", std::sqrt(2.0 / 400)},
+                                        {"xavier_normal", std::sqrt(2.0 / 400)},
+                                        {"kaiming_uniform", std::sqrt(2.0 / 100)},
+                                        {"kaiming_normal", std::sqrt(2.0 / 100)}}) {
+    ModelConfig config{.hidden = {300}};
+    config.init = init;
+    auto model = *make_model(config, 100, at::kDouble, 1);
+    EXPECT_NEAR(model->parameters()[0].tensor.std().item<double>(), deviation, 0.02 * deviation) << init;
+    EXPECT_EQ(model->parameters()[1].tensor.abs().max().item<double>() > 0, config.init == "torch") << init;
+  }
 }
 
 }  // namespace

@@ -130,19 +130,17 @@ Result<std::unique_ptr<Scorer>> make_scorer(Bundle bundle, plan::Catalog& catalo
 
   MILLSTREAM_ASSIGN(const auto type, scalar_type(bundle.precision));
   // The weights' sizes are checked against the description before anything of that size is allocated.
-  int64_t weight_bytes = 0, expected = 0, from = bundle.model_inputs;
+  int64_t weight_bytes = 0;
   for (const StoredTensor& tensor : bundle.weights.tensors)
     weight_bytes += static_cast<int64_t>(tensor.bytes.size());
-  for (size_t i = 0; i <= bundle.model.hidden.size(); ++i) {
-    const int64_t to = i < bundle.model.hidden.size() ? bundle.model.hidden[i] : bundle.model.outputs();
-    if (__builtin_add_overflow(expected, (from + 1) * to * (type == at::kDouble ? 8 : 4), &expected))
-      expected = -1;
-    from = to;
-  }
-  if (expected != weight_bytes)
+  const auto tensors = plan_tensors(bundle.model, bundle.model_inputs);
+  if (!tensors.ok())
+    return data_error("the bundle {} is damaged: {}", work.bundle, tensors.status().message());
+  const double expected = count_elements(*tensors) * (type == at::kDouble ? 8 : 4);
+  if (expected != static_cast<double>(weight_bytes))
     return data_error(
-        "the bundle {} is damaged: its model has {} bytes of weights and weights.safetensors {}", work.bundle,
-        expected, weight_bytes);
+        "the bundle {} is damaged: its model has {:.0f} bytes of weights and weights.safetensors {}",
+        work.bundle, expected, weight_bytes);
   MILLSTREAM_ASSIGN(scorer->model, make_model(bundle.model, bundle.model_inputs, type, 0));
   const Status loaded = scorer->model->load(bundle.weights.tensors);
   if (!loaded.ok()) return with_context(loaded, fmt::format("the bundle {} is damaged", work.bundle));

@@ -75,10 +75,13 @@ class Trainer {
   /// The batch's rows as the model takes them; of float32 it is a view of the slot.
   at::Tensor features_of(const Batch& batch) const;
   at::Tensor target_of(const Batch& batch) const;
+  /// What the batch's rows count, in the model's type; undefined where all count 1.
+  at::Tensor weights_of(const Batch& batch, const at::Tensor& target) const;
   /// Rows of the batches that make up the optimizer's step which `batch` belongs to; `last` is set for its last one.
   int64_t rows_of_update(const Batch& batch, bool* last) const;
   Status check_targets(const Batch& batch) const;
   Status check_loss(const Batch& batch, double value) const;
+  Status divide_by_weight();
   double wait_fraction() const;
 
   comm::Job& job_;
@@ -91,16 +94,18 @@ class Trainer {
   std::unique_ptr<FusedMlp> fused_;
   std::unique_ptr<DistributedDataParallel> parallel_;
   std::vector<at::Tensor> parameters_;
+  at::Tensor class_weights_;  ///< undefined: none
   std::optional<LearningRate> learning_rate_;
   int64_t updates_ = 0;  ///< steps of the optimizer
   double rate_ = 0;      ///< learning rate of the last one
   LineFile metrics_file_;
   TrainerResult result_;
 
-  // Of this trainer, since the last report; then of all trainers, over the epoch.
+  // Of this trainer, since the last report; then of all trainers, over the epoch. Rows count by their weights.
   double window_loss_ = 0, epoch_loss_ = 0;
-  int64_t window_rows_ = 0, epoch_rows_ = 0;
-  int64_t rows_seen_ = 0;  ///< of all trainers, all epochs
+  double window_rows_ = 0, epoch_rows_ = 0;
+  double update_weight_ = 0;  ///< of this trainer's rows in the optimizer's step so far
+  int64_t rows_seen_ = 0;     ///< of all trainers, all epochs
   double last_loss_ = 0;
   int64_t report_every_ = 1;
   EvaluationSums valid_;
@@ -136,6 +141,8 @@ Status Trainer::start() {
   }
   MILLSTREAM_ASSIGN(optimizer_, make_optimizer(setting_.config, model_->parameters()));
   parameters_ = model_->parameter_tensors();
+  if (!setting_.config.class_weights.empty())
+    class_weights_ = at::tensor(setting_.config.class_weights).to(type);
   const int64_t steps = loader_.steps_per_epoch(), accumulate = setting_.config.accumulate;
   learning_rate_.emplace(setting_.config, (steps + accumulate - 1) / accumulate);
   result_.parameters = model_->parameter_count();
@@ -270,7 +277,7 @@ Status Trainer::checkpoint_if_due(const Batch& batch) {
 
 Status Trainer::save() {
   TraceSpan span("checkpoint", result_.steps);
-  double window[2] = {window_loss_, static_cast<double>(window_rows_)};
+  double window[2] = {window_loss_, window_rows_};
   if (setting_.reports)
     MILLSTREAM_TRY(setting_.reports->all_reduce(window, 2, comm::DataType::kDouble, comm::ReduceOp::kSum));
   if (!first_trainer() || setting_.run.empty()) return Status::OK();
@@ -285,7 +292,7 @@ Status Trainer::save() {
   checkpoint.survey_key = loader_.survey_key();
   checkpoint.recipe = setting_.recipe;
   checkpoint.window_loss = window[0];
-  checkpoint.window_rows = static_cast<int64_t>(window[1]);
+  checkpoint.window_rows = window[1];
   checkpoint.epoch_loss = epoch_loss_;
   checkpoint.epoch_rows = epoch_rows_;
   checkpoint.last_loss = last_loss_;
@@ -313,8 +320,9 @@ Status Trainer::save() {
 at::Tensor Trainer::features_of(const Batch& batch) const {
   const loader::Segment& segment = batch.layout->segments[0];
   const int64_t stride = segment.row_bytes / static_cast<int64_t>(sizeof(float));
-  const at::Tensor view = at::from_blob(const_cast<float*>(batch.floats(0)), {batch.rows, model_->inputs()},
-                                        {stride, 1}, at::TensorOptions(at::kFloat));
+  const at::Tensor view =
+      at::from_blob(const_cast<float*>(batch.floats(0)), {batch.rows, model_->inputs().features}, {stride, 1},
+                    at::TensorOptions(at::kFloat));
   return model_->type() == at::kFloat ? view : view.to(model_->type());
 }
 
@@ -339,6 +347,21 @@ Status Trainer::check_targets(const Batch& batch) const {
                               segment.row_bytes / static_cast<int64_t>(sizeof(float)));
 }
 
+at::Tensor Trainer::weights_of(const Batch& batch, const at::Tensor& target) const {
+  return class_weights_.defined() ? class_weights_.index_select(0, target.to(at::kLong)) : at::Tensor();
+}
+
+Status Trainer::divide_by_weight() {
+  double total = update_weight_;
+  if (setting_.reports)
+    MILLSTREAM_TRY(setting_.reports->all_reduce(&total, 1, comm::DataType::kDouble, comm::ReduceOp::kSum));
+  // Rows that all count nothing have no gradient either.
+  const at::NoGradGuard no_grad;
+  if (total > 0)
+    for (const at::Tensor& parameter : parameters_) parameter.grad().mul_(1 / total);
+  return Status::OK();
+}
+
 Status Trainer::check_loss(const Batch& batch, double value) const {
   if (std::isfinite(value)) return Status::OK();
   return failed_error(
@@ -353,26 +376,37 @@ Status Trainer::train_step(const Batch& batch) {
   MILLSTREAM_TRY(check_targets(batch));
   bool last = false;
   const int64_t rows = rows_of_update(batch, &last);
-  const at::Tensor features = features_of(batch), target = target_of(batch);
+  const at::Tensor features = features_of(batch), target = target_of(batch),
+                   weights = weights_of(batch, target);
+  // With weights the divisor is known only when all batches of the step are: gradients are divided then.
+  const double weight = weights.defined() ? weights.sum().item<double>() : static_cast<double>(batch.rows);
+  const int64_t divisor = weights.defined() ? 1 : rows;
   double value = 0;
   if (fused_) {
     const bool first = batch.step % setting_.config.accumulate == 0;
-    value =
-        fused_->gradients(features, target, 1.0 / static_cast<double>(rows), /*add=*/!first, /*reduce=*/last);
+    value = fused_->gradients(features, target, weights, 1.0 / static_cast<double>(divisor), /*add=*/!first,
+                              /*reduce=*/last);
     MILLSTREAM_TRY(check_loss(batch, value));
   } else {
     at::Tensor loss;
     {
       TraceSpan span("forward");
-      loss = summed_loss(setting_.config, model_->forward(features), target);
+      ModelBatch rows_of_model(features);
+      rows_of_model.training = true;
+      rows_of_model.step = static_cast<uint64_t>(result_.steps);
+      rows_of_model.first_row = batch.first_row;
+      loss = summed_loss(setting_.config, model_->forward(rows_of_model), target, weights);
     }
     value = loss.item<double>();
     MILLSTREAM_TRY(check_loss(batch, value));
     TraceSpan span("backward");
-    parallel_->backward(loss * parallel_->loss_scale(rows), /*reduce=*/last);
+    parallel_->backward(loss * parallel_->loss_scale(divisor), /*reduce=*/last);
   }
+  update_weight_ += weight;
   if (last) {
     TraceSpan span("optimizer");
+    if (weights.defined()) MILLSTREAM_TRY(divide_by_weight());
+    update_weight_ = 0;
     if (setting_.config.clip_norm > 0) clip_gradients(parameters_, setting_.config.clip_norm);
     rate_ = learning_rate_->at(updates_++);
     optimizer_->set_learning_rate(rate_);
@@ -380,20 +414,20 @@ Status Trainer::train_step(const Batch& batch) {
     if (parallel_) parallel_->clear_gradients();
   }
   window_loss_ += value;
-  window_rows_ += batch.rows;
+  window_rows_ += weight;
   rows_seen_ += batch.global_rows;
   ++result_.steps;
   return Status::OK();
 }
 
 Status Trainer::report(const Batch& batch, bool end_of_epoch) {
-  double sums[2] = {window_loss_, static_cast<double>(window_rows_)};
+  double sums[2] = {window_loss_, window_rows_};
   if (setting_.reports)
     MILLSTREAM_TRY(setting_.reports->all_reduce(sums, 2, comm::DataType::kDouble, comm::ReduceOp::kSum));
   window_loss_ = 0;
   window_rows_ = 0;
   epoch_loss_ += sums[0];
-  epoch_rows_ += static_cast<int64_t>(sums[1]);
+  epoch_rows_ += sums[1];
   if (sums[1] > 0) last_loss_ = sums[0] / sums[1];
   if (result_.steps == 1) result_.loss_first = last_loss_;
   result_.loss_last = last_loss_;
@@ -453,7 +487,7 @@ Status Trainer::end_validation(const loader::Pass& pass) {
 }
 
 Status Trainer::write_epoch(int64_t epoch) {
-  const double loss = epoch_rows_ > 0 ? epoch_loss_ / static_cast<double>(epoch_rows_) : 0;
+  const double loss = epoch_rows_ > 0 ? epoch_loss_ / epoch_rows_ : 0;
   epoch_loss_ = 0;
   epoch_rows_ = 0;
   std::string valid;

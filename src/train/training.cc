@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include <ATen/Parallel.h>
+#include <fmt/ranges.h>
 #include <malloc.h>
 #include <nlohmann/json.hpp>
 #include <torch/headeronly/version.h>
@@ -248,6 +249,13 @@ std::map<std::string, std::string> describe_run(const TrainJob& work) {
     hidden += fmt::format("{}{}", hidden.empty() ? "" : ", ", width);
   add("model.hidden", "[" + hidden + "]");
   add("model.classes", work.model.classes);
+  // Keys that came later are there where they are set, so that older checkpoints still fit.
+  if (work.model.dropout > 0) add("model.dropout", work.model.dropout);
+  if (work.model.batch_norm) add("model.batch_norm", true);
+  if (work.model.init != "torch") add("model.init", work.model.init);
+  if (work.model.kind == "dcn") add("model.cross_layers", work.model.cross_layers);
+  if (!train.class_weights.empty())
+    add("train.class_weights", fmt::format("[{}]", fmt::join(train.class_weights, ", ")));
   add("train.optimizer", train.optimizer);
   add("train.learning_rate", train.learning_rate);
   add("train.schedule", train.schedule);

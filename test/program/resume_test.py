@@ -5,12 +5,14 @@ import os
 import random
 import re
 import resource
+import shlex
 import shutil
 import signal
 import subprocess
 import time
 
 from harness import PROGRAM, ProgramTest, environment, main
+from stop_test import rank_process
 
 
 class Resume(ProgramTest):
@@ -78,6 +80,49 @@ class Resume(ProgramTest):
                     if not ranks:
                         self.assertEqual(self.lines_of(run), self.lines_of(name))
                         self.assertEqual(again.json()["steps"], self.lines_of(name)[-1]["steps"])
+
+    def test_started_again_after_lost_ranks(self):
+        """Three trainers, dropout and momentum; MILLSTREAM_KILLS says how often (a long run: 50)."""
+        more = ["--ranks", "3", "--trainers", "all", "--set", "model.dropout=0.2", "--set", "model.batch_norm=true",
+                "--set", "train.optimizer=sgd", "--set", "train.momentum=0.9", "--set", "train.checkpoint_every=10"]
+        loud = [option for option in self.fixed if option != "--quiet"]
+        self.train("whole", *more)
+        for number in range(int(os.environ.get("MILLSTREAM_KILLS", "2"))):
+            run = f"lost{number}"
+            process = self.start("train", self.plan, *loud, *more, "--out", run, "--max-restarts", "2")
+            metrics, wanted = self.scratch / run / "metrics.jsonl", self.random.randrange(0, 900)
+            limit = time.monotonic() + 60
+            while process.poll() is None and time.monotonic() < limit:
+                if metrics.exists() and metrics.read_bytes().count(b"\n") >= wanted:
+                    break
+                time.sleep(0.005)
+            killed = process.poll() is None and rank_process(process.pid, self.random.randrange(3))
+            if killed:
+                os.kill(killed, signal.SIGKILL)
+            ended = self.end(process)
+            self.assertEqual(ended.code, 0, ended)
+            if killed and "was killed by" in ended.err:
+                self.assertIn("the ranks are started again, from the newest checkpoint (restart 1 of 2)", ended.err)
+            self.assertEqual(self.weights(run), self.weights("whole"), ended)
+
+    def test_restarts_come_to_an_end(self):
+        process = self.start("train", self.plan, *self.fixed, "--set", "train.epochs=100000", "--out", "run", "--ranks",
+                             "2", "--max-restarts", "1")
+        for _ in range(2):
+            rank, limit = None, time.monotonic() + 60
+            while rank is None and time.monotonic() < limit:
+                rank = rank_process(process.pid, 1)
+                time.sleep(0.01)
+            os.kill(rank, signal.SIGKILL)
+            while os.path.exists(f"/proc/{rank}") and time.monotonic() < limit:
+                time.sleep(0.01)
+        ended = self.end(process)
+        self.assertEqual(ended.code, 4, ended)
+        self.assertEqual(ended.err.count("millstream: error: "), 2, ended)
+        for options, part in ((["--max-restarts", "2"], "--max-restarts needs --out DIR"),
+                              (["--max-restarts", "2", "--out", "run", "--overwrite"], "remove run first"),
+                              (["--max-restarts", "x", "--out", "run"], "--max-restarts x")):
+            self.assertIn(part, self.run_program("train", self.plan, *options, code=2).err)
 
     def test_another_number_of_ranks_goes_on_with_the_same_rows(self):
         """float64, so that the order of sums hardly matters."""
@@ -179,6 +224,32 @@ class Resume(ProgramTest):
         left = os.listdir(self.scratch / "run" / "checkpoints")
         self.assertEqual([name for name in left if not re.fullmatch(r"step-\d+", name)], [])
         self.train(None, "--resume", "run", *more, "--set", "train.epochs=4")
+
+    def test_a_full_file_system_keeps_the_checkpoints_before(self):
+        """A tmpfs with room for two checkpoints, in a mount namespace of its own."""
+        more = ["--set", "model.hidden=[256, 256]", "--set", "train.schedule=constant", "--set", "data.valid=0"]
+        self.train("run", *more, "--set", "train.epochs=2")
+        newest = self.scratch / "run" / "checkpoints" / self.checkpoints("run")[-1]
+        size = sum(file.stat().st_size for file in newest.iterdir())
+        (self.scratch / "small").mkdir()
+        program = " ".join(shlex.quote(str(word)) for word in
+                           [PROGRAM, "train", self.plan, "--out", "small/run", *self.fixed, *more])
+        script = (f"mount -t tmpfs -o size={size * 5 // 2} none small || exit 99; {program}; code=$?; "
+                  "ls small/run/checkpoints; exit $code")
+        try:
+            done = subprocess.run(["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"]), "sh", "-c",
+                                   script], cwd=self.scratch, env=environment(self.scratch), text=True,
+                                  capture_output=True, timeout=60)
+        except FileNotFoundError:
+            self.skipTest("there is no unshare here")
+        if done.returncode == 99 or "unshare" in done.stderr:
+            self.skipTest(f"no mount namespaces here: {done.stderr.strip()}")
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertRegex(done.stderr, r"the checkpoint of step \d+ can't be written \(.*No space left on device\); the one "
+                                      r"before is kept: make room and go on with --resume small/run")
+        left = done.stdout.split()
+        self.assertEqual(len(left), 2, done.stdout)
+        self.assertTrue(all(re.fullmatch(r"step-\d+", name) for name in left), left)
 
 
 if __name__ == "__main__":

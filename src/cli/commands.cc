@@ -391,6 +391,26 @@ Status run_predict(Session& session) {
   return Status::OK();
 }
 
+/// One rank's work.
+Status run_export(Session& session) {
+  const Options& options = session.options;
+  Status status;
+  if (session.job.rank() == 0) {
+    const auto library = train::open_train_library();
+    status = library.ok() ? (*library)->export_bundle(
+                                {options.bundle, options.export_format, options.output, options.overwrite})
+                          : library.status();
+  }
+  MILLSTREAM_TRY(session.job.agree(status));
+  if (!session.speaks()) return Status::OK();
+  if (options.json)
+    print_out(JsonObject().add("format", options.export_format).add("output", options.output).str() + "\n");
+  else
+    print_out(
+        Summary().line("exported", "{}", options.export_format).line("output", "{}", options.output).text());
+  return Status::OK();
+}
+
 Status run_evaluate(Session& session) {
   const auto library = train::open_train_library();
   MILLSTREAM_TRY(session.job.agree(library.status()));
@@ -584,6 +604,8 @@ Status run_command(const Options& options, comm::Job& job) {
       return run_predict(session);
     case Command::kEvaluate:
       return run_evaluate(session);
+    case Command::kExport:
+      return run_export(session);
     case Command::kQuery:
       return run_query_command(options, job, *session.catalog, session.threads,
                                memory_of(session, job.rank()));

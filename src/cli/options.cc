@@ -109,6 +109,10 @@ Status check_values(const Raw& raw, Options* options) {
     return usage_error("--resume goes on with a run, --overwrite replaces it: give one of them");
   if (!options->resume.empty() && options->resume != "auto" && !options->out_directory.empty())
     return usage_error("--resume {} names the run directory already: leave --out out", options->resume);
+  if (options->command == Command::kExport && options->export_format != "torchscript" &&
+      options->export_format != "state_dict")
+    return usage_error("--to {}: a bundle can be exported to torchscript or state_dict",
+                       options->export_format);
   if (options->command == Command::kPredict) {
     const std::string& out = options->output;
     if (out.size() < 9 || out.substr(out.size() - 8) != ".parquet")
@@ -309,6 +313,21 @@ Result<Options> parse_command_line(int argc, char** argv) {
   add_common(evaluate);
   add_loading(evaluate);
 
+  CLI::App* export_model = add_command(&app, "export", "Write a trained model for PyTorch");
+  export_model->add_option("BUNDLE", options.bundle, "The bundle folder that training left")
+      ->type_name("")
+      ->required();
+  export_model
+      ->add_option("--to", options.export_format,
+                   "torchscript: a module for torch.jit.load; state_dict: its tensors for torch.load")
+      ->type_name("FORMAT")
+      ->required();
+  export_model->add_option("-o,--output", options.output, "Where the model goes")
+      ->type_name("FILE")
+      ->required();
+  export_model->add_flag("--overwrite", options.overwrite, "Replace an existing file");
+  add_common(export_model);
+
   CLI::App* query = add_command(&app, "query", "Run a query: print its rows, or write them to a file");
   query->add_option("SQL", options.query, "The query's text, in quotes")->type_name("");
   query->add_option("-f,--file", options.query_file, "The file that has the query's text; -: standard input")
@@ -392,16 +411,17 @@ Result<Options> parse_command_line(int argc, char** argv) {
     return options;
   }
   const CLI::App* command = named_command(app);
-  options.command = command == train      ? Command::kTrain
-                    : command == batches  ? Command::kBatches
-                    : command == predict  ? Command::kPredict
-                    : command == evaluate ? Command::kEvaluate
-                    : command == query    ? Command::kQuery
-                    : command == explain  ? Command::kExplain
-                    : command == profile  ? Command::kProfile
-                    : command == init     ? Command::kInit
-                    : command == hvfhv    ? Command::kGenerate
-                                          : Command::kInfo;
+  options.command = command == train          ? Command::kTrain
+                    : command == batches      ? Command::kBatches
+                    : command == predict      ? Command::kPredict
+                    : command == evaluate     ? Command::kEvaluate
+                    : command == query        ? Command::kQuery
+                    : command == export_model ? Command::kExport
+                    : command == explain      ? Command::kExplain
+                    : command == profile      ? Command::kProfile
+                    : command == init         ? Command::kInit
+                    : command == hvfhv        ? Command::kGenerate
+                                              : Command::kInfo;
   MILLSTREAM_TRY(check_values(raw, &options));
   return options;
 }

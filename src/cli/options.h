@@ -19,6 +19,7 @@ enum class Command : uint8_t {
   kExplain,
   kProfile,
   kInit,
+  kExport,
   kGenerate,
   kInfo,
   kPrintText
@@ -63,6 +64,7 @@ struct Options {
   std::string bundle;
   std::vector<std::string> inputs;
   std::string output;  ///< also query's and init's
+  std::string export_format;  ///< export's --to
 
   // profile, init; their files, or profile's query, are `inputs`.
   std::string target;

@@ -460,6 +460,10 @@ const std::vector<Key>& recipe_keys() {
       text_key("data", "target", true, PLACE(r.data.target), "a column of the query",
                "What the model learns to predict: a number; with loss = \"bce\" 0 or 1; with loss = "
                "\"cross_entropy\" a class, a whole number from 0."),
+      text_key("data", "weight", false, PLACE(r.data.weight), "a column of the query",
+               "How much each row counts in training, numbers of at least 0: the loss is the weighted mean. "
+               "Without it "
+               "all count 1. Metrics of the validation count all rows alike."),
       choice_key(
           "data", "on_null_target", PLACE(r.data.on_null_target),
           std::vector<std::pair<std::string, OnNull>>{{"error", OnNull::kError}, {"drop", OnNull::kDrop}},
@@ -592,6 +596,12 @@ const std::vector<Key>& recipe_keys() {
       checkpoint_every_key(),
       integer_key("train", "keep_checkpoints", PLACE(r.train.keep_checkpoints), 1, 1000000,
                   "How many checkpoints are kept, the newest."),
+      boolean_key("train", "tensorboard", PLACE(r.train.tensorboard),
+                  "Event files for TensorBoard in the run directory: what metrics.jsonl has, as curves."),
+      boolean_key(
+          "train", "histograms", PLACE(r.train.histograms),
+          "In the event files also, after each epoch, histograms of all weights and of the gradients of the "
+          "epoch's last step."),
       integer_key(
           "train", "patience", PLACE(r.train.patience), 0, 1000000,
           "Training stops when so many epochs in a row brought no better validation (rmse with loss = "

@@ -162,6 +162,26 @@ Status check_takes(const std::string& column, const arrow::DataType& type, const
                      advice);
 }
 
+// embedding(N) ends a chain that makes categories.
+Status check_embedding_place(const FeatureSpec& spec) {
+  for (size_t i = 0; i < spec.steps.size(); ++i) {
+    if (spec.steps[i].name != "embedding") continue;
+    const std::string column = spec.columns.empty() ? "" : spec.columns[0];
+    if (i + 1 < spec.steps.size())
+      return usage_error(
+          "feature column '{}': {} comes after embedding, which gives ids to the model: nothing follows it",
+          column, step_text(spec.steps[i + 1]));
+    const std::string before = i == 0 ? "" : spec.steps[i - 1].name;
+    if (before != "categorify" && before != "hash_bucket" && before != "ordinal" && before != "bucketize")
+      return usage_error(
+          "feature column '{}': embedding is of categories: the step before it must be categorify, "
+          "hash_bucket(N), "
+          "ordinal(...) or bucketize(...){}",
+          column, before.empty() ? "" : fmt::format(", and is {}", before));
+  }
+  return Status::OK();
+}
+
 Result<int> find_column(const arrow::Schema& query, const std::string& name, const char* role) {
   const int index = query.GetFieldIndex(name);
   if (index >= 0) return index;
@@ -218,7 +238,8 @@ Status check_tensor_type(const std::string& column, const arrow::DataType& type,
 }
 
 Result<FeaturePlan> FeaturePlan::make(const arrow::Schema& query, const std::vector<FeatureSpec>& specs,
-                                      const std::string& target, OnNull on_null_target) {
+                                      const std::string& target, OnNull on_null_target,
+                                      const std::string& weight) {
   FeaturePlan plan;
   plan.target_ = target;
   MILLSTREAM_ASSIGN(const int target_index, find_column(query, target, "target"));
@@ -226,6 +247,7 @@ Result<FeaturePlan> FeaturePlan::make(const arrow::Schema& query, const std::vec
   std::set<std::string> seen;
   for (const FeatureSpec& spec : specs) {
     for (const StepSpec& step : spec.steps) MILLSTREAM_TRY(check_step(step));
+    MILLSTREAM_TRY(check_embedding_place(spec));
     for (const std::string& name : spec.columns) {
       MILLSTREAM_ASSIGN(const int index, find_column(query, name, "feature"));
       if (!seen.insert(name).second) {
@@ -252,7 +274,8 @@ Result<FeaturePlan> FeaturePlan::make(const arrow::Schema& query, const std::vec
       if (is_number) {
         MILLSTREAM_ASSIGN(chain.branches[0].expression, to_double(chain.raw));
       }
-      plan.rules_.push_back({column, steps_take_nulls(spec.steps), false, spec.on_null});
+      plan.rules_.push_back(
+          {.column = column, .nulls_allowed = steps_take_nulls(spec.steps), .on_null = spec.on_null});
       plan.normal_form_ += fmt::format("{}:{}", name, field->type()->ToString());
       for (const StepSpec& step : spec.steps) plan.normal_form_ += "|" + step_text(step);
       plan.normal_form_ += spec.on_null == OnNull::kDrop ? "|drop\n" : "\n";
@@ -267,10 +290,23 @@ Result<FeaturePlan> FeaturePlan::make(const arrow::Schema& query, const std::vec
   }
   const auto& target_field = query.field(target_index);
   MILLSTREAM_TRY(check_tensor_type(target, *target_field->type(), "target"));
-  plan.rules_.push_back({static_cast<int>(fields.size()), false, true, on_null_target});
+  plan.rules_.push_back(
+      {.column = static_cast<int>(fields.size()), .is_target = true, .on_null = on_null_target});
   plan.normal_form_ += fmt::format("target {}:{}{}\n", target, target_field->type()->ToString(),
                                    on_null_target == OnNull::kDrop ? "|drop" : "");
   fields.push_back(target_field);
+  if (!weight.empty()) {
+    MILLSTREAM_ASSIGN(const int weight_index, find_column(query, weight, "weight"));
+    if (weight == target || seen.count(weight) != 0)
+      return usage_error(
+          "the weight column '{}' is also {}; give it to the query under a second name, with AS", weight,
+          weight == target ? "the target" : "a feature");
+    const auto& field = query.field(weight_index);
+    MILLSTREAM_TRY(check_tensor_type(weight, *field->type(), "weight"));
+    plan.rules_.push_back({.column = static_cast<int>(fields.size()), .is_weight = true});
+    plan.normal_form_ += fmt::format("weight {}:{}\n", weight, field->type()->ToString());
+    fields.push_back(field);
+  }
   plan.input_ = arrow::schema(fields);
   for (Chain& chain : plan.chains_) MILLSTREAM_TRY(plan.advance(chain));
   MILLSTREAM_TRY(plan.check_names());
@@ -373,6 +409,17 @@ Status FeaturePlan::apply(Chain& chain, const StepSpec& step) {
     chain.branches = std::move(parts);
     return Status::OK();
   }
+  if (name == "embedding") {
+    for (Branch& branch : chain.branches) {
+      MILLSTREAM_CHECK(branch.categories > 0);
+      branch.embedding_width = static_cast<int64_t>(*parse_number(step.arguments[0]));
+      if (chain.steps[chain.next_step - 1].name != "ordinal") continue;
+      // Its -1, for what is not in the list, is a category too.
+      MILLSTREAM_ASSIGN(branch.expression, expr::make_call("+", {branch.expression, double_literal(1)}));
+      ++branch.categories;
+    }
+    return Status::OK();
+  }
   if (name == "cyclical") {
     const double turn = 2 * std::numbers::pi / *parse_number(step.arguments[0]);
     std::vector<Branch> pairs;
@@ -406,6 +453,7 @@ Status FeaturePlan::apply(Chain& chain, const StepSpec& step) {
       std::vector<double> edges;
       for (const std::string& edge : step.arguments) edges.push_back(*parse_number(edge));
       MILLSTREAM_ASSIGN(value, bucketized(value, edges));
+      branch.categories = static_cast<int64_t>(edges.size()) + 1;
     } else if (name == "elapsed") {
       MILLSTREAM_ASSIGN(value, expr::make_call("-", {value, double_literal(*parse_time(step.arguments[0]))}));
     } else if (name == "hash_bucket") {
@@ -417,12 +465,14 @@ Status FeaturePlan::apply(Chain& chain, const StepSpec& step) {
       MILLSTREAM_ASSIGN(bucket, to_double(bucket));
       // Null has a bucket of its own.
       MILLSTREAM_ASSIGN(value, expr::make_coalesce({bucket, double_literal(static_cast<double>(buckets))}));
+      branch.categories = buckets + 1;
       chain.filled = true;
     } else if (name == "ordinal") {
       std::vector<std::pair<std::string, double>> table;
       for (const std::string& argument : step.arguments)
         table.push_back({quoted_text(argument).value_or(argument), static_cast<double>(table.size())});
       const auto null = expr::make_literal(arrow::MakeNullScalar(arrow::float64()));
+      branch.categories = static_cast<int64_t>(table.size());
       MILLSTREAM_ASSIGN(value, looked_up(value, std::move(table), -1, null));
     } else {
       return bug_error("no body for feature step {}", name);
@@ -523,6 +573,7 @@ Status FeaturePlan::apply_fit(Chain& chain, Branch& branch, const StepSpec& step
       if (!edges.empty()) edges.pop_back();
     }
     MILLSTREAM_ASSIGN(value, bucketized(value, edges));
+    branch.categories = static_cast<int64_t>(edges.size()) + 1;
     for (size_t i = 0; i < edges.size(); ++i) keep(fmt::format("edge_{}", i + 1), edges[i]);
     keep_error();
   } else if (name == "fill_null") {
@@ -558,6 +609,7 @@ Status FeaturePlan::apply_fit(Chain& chain, Branch& branch, const StepSpec& step
       keep(category, static_cast<double>(table.size()) + 2);
       table.push_back({category, static_cast<double>(table.size()) + 2});
     }
+    branch.categories = static_cast<int64_t>(table.size()) + 2;
     MILLSTREAM_ASSIGN(value, looked_up(value, std::move(table), 0, double_literal(1)));
     chain.filled = true;
   } else {
@@ -629,7 +681,9 @@ Fitted FeaturePlan::fitted() const {
   // By column in the recipe's order, whatever pass fitted them.
   for (const Chain& chain : chains_) {
     for (const FeatureColumn& column : chain.extra) fitted.columns.push_back(column);
-    for (const Branch& branch : chain.branches) fitted.columns.push_back({branch.name, branch.expression});
+    for (const Branch& branch : chain.branches)
+      fitted.columns.push_back({branch.name, branch.expression,
+                                branch.embedding_width > 0 ? branch.categories : 0, branch.embedding_width});
     fitted.values.insert(fitted.values.end(), chain.values.begin(), chain.values.end());
   }
   return fitted;

@@ -24,6 +24,7 @@ struct RawColumnRule {
   bool nulls_allowed = false;  ///< a later fill_null takes care of them
   bool is_target = false;
   OnNull on_null = OnNull::kError;
+  bool is_weight = false;
 };
 
 class FeaturePlan {
@@ -32,9 +33,11 @@ class FeaturePlan {
   /// unknown column (nearest name), a column twice, the target among the features, no features, a type that
   /// can't become a number (names column, type and what to do), unknown steps.
   static Result<FeaturePlan> make(const arrow::Schema& query, const std::vector<FeatureSpec>& specs,
-                                  const std::string& target, OnNull on_null_target);
+                                  const std::string& target, OnNull on_null_target,
+                                  const std::string& weight = "");
 
-  /// The query's outputs that are needed: features in the recipe's order, then the target. All expressions
+  /// The query's outputs that are needed: features in the recipe's order, then the target, then the weight where there
+  /// is one (a column of what rows count in training). All expressions
   /// and rules are over these.
   const std::shared_ptr<arrow::Schema>& input() const { return input_; }
   const std::string& target() const { return target_; }
@@ -55,6 +58,8 @@ class FeaturePlan {
   struct Branch {
     std::string name;
     expr::ExprPtr expression;
+    int64_t categories = 0;  ///< > 0: it is a whole number from 0 to categories - 1
+    int64_t embedding_width = 0;
   };
   struct Chain {
     std::string column;
@@ -84,8 +89,8 @@ class FeaturePlan {
   std::vector<Chain> chains_;
 };
 
-/// Checks that a column of this type can be a feature (as it is, without steps) or target; `role` is "feature" or
-/// "target".
+/// Checks that a column of this type can be a feature (as it is, without steps) or target; `role` is "feature",
+/// "target" or "weight".
 Status check_tensor_type(const std::string& column, const arrow::DataType& type, const char* role);
 /// Whether check_tensor_type() passes: a number or a boolean.
 bool is_tensor_type(const arrow::DataType& type);

@@ -13,6 +13,7 @@ namespace {
 
 constexpr int64_t kMostBuckets = int64_t{1} << 24;
 constexpr int64_t kMostEdges = 1000;
+constexpr int64_t kWidestEmbedding = 4096;
 
 std::string trimmed(std::string_view text) {
   const auto is_space = [](char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; };
@@ -181,6 +182,14 @@ Status check_ordinal(const StepSpec& step) {
   return wrong_arguments(step, "name the values in their order, as in ordinal('low', 'middle', 'high')");
 }
 
+Status check_embedding(const StepSpec& step) {
+  const auto width = step.arguments.size() == 1 ? parse_whole(step.arguments[0]) : std::nullopt;
+  if (width && *width >= 1 && *width <= kWidestEmbedding) return Status::OK();
+  return wrong_arguments(
+      step, fmt::format("it is written embedding(WIDTH) with the length of the vectors, from 1 to {}",
+                        kWidestEmbedding));
+}
+
 Status check_none(const StepSpec& step) {
   if (step.arguments.empty()) return Status::OK();
   return usage_error("feature step {} takes no arguments; it has '{}'", step.name, step.arguments[0]);
@@ -227,6 +236,7 @@ const std::vector<StepKind>& step_kinds() {
       {"one_hot", {"one_hot", "one_hot(min_count=N, max_size=N)"}, true, check_categories},
       {"categorify", {"categorify", "categorify(min_count=N, max_size=N)"}, true, check_categories},
       {"ordinal", {"ordinal(VALUE, ...)"}, false, check_ordinal},
+      {"embedding", {"embedding(WIDTH)"}, false, check_embedding},
   };
   return *kinds;
 }

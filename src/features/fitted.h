@@ -15,6 +15,8 @@ namespace millstream::features {
 struct FeatureColumn {
   std::string name;          ///< "trip_time", "tips_is_null"
   expr::ExprPtr expression;  ///< of type double; cast to float32 when packed
+  /// Set by the step embedding(width): whole numbers from 0 to categories - 1, packed as int32 ids.
+  int64_t categories = 0, embedding_width = 0;
 };
 
 /// One fitted number, for people and for the bundle.

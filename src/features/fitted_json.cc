@@ -23,6 +23,9 @@ Result<std::string> fitted_to_json(const Fitted& fitted) {
   json["columns"] = nlohmann::ordered_json::array();
   for (const FeatureColumn& column : fitted.columns) {
     json["columns"].push_back({{"name", column.name}, {"sql", column.expression->to_sql()}});
+    if (column.embedding_width == 0) continue;
+    json["columns"].back()["categories"] = column.categories;
+    json["columns"].back()["embedding"] = column.embedding_width;
   }
   json["values"] = nlohmann::ordered_json::array();
   for (const FittedValue& value : fitted.values) {
@@ -39,7 +42,11 @@ Result<std::string> fitted_to_json(const Fitted& fitted) {
 Result<Fitted> fitted_from_json(const std::string& text, const std::shared_ptr<arrow::Schema>& input) {
   Fitted fitted;
   fitted.input = input;
-  std::vector<std::pair<std::string, std::string>> columns;
+  struct Described {
+    std::string name, sql;
+    int64_t categories = 0, width = 0;
+  };
+  std::vector<Described> columns;
   try {
     const auto json = nlohmann::json::parse(text);
     for (const auto& field : json.at("input")) {
@@ -53,7 +60,18 @@ Result<Fitted> fitted_from_json(const std::string& text, const std::shared_ptr<a
       }
     }
     for (const auto& column : json.at("columns")) {
-      columns.emplace_back(column.at("name").get<std::string>(), column.at("sql").get<std::string>());
+      Described described{column.at("name").get<std::string>(), column.at("sql").get<std::string>()};
+      if (column.contains("embedding")) {
+        described.categories = column.at("categories").get<int64_t>();
+        described.width = column.at("embedding").get<int64_t>();
+        if (described.categories < 1 || described.categories > INT32_MAX || described.width < 1 ||
+            described.width > 4096)
+          return make_error(
+              ErrorCategory::kData,
+              fmt::format("the fitted features can't be read: the embedding of '{}' is {} by {}",
+                          described.name, described.categories, described.width));
+      }
+      columns.push_back(std::move(described));
     }
     for (const auto& value : json.at("values")) {
       fitted.values.push_back({value.at("column").get<std::string>(), value.at("step").get<std::string>(),
@@ -63,12 +81,12 @@ Result<Fitted> fitted_from_json(const std::string& text, const std::shared_ptr<a
     return make_error(ErrorCategory::kData,
                       fmt::format("the fitted features can't be read: {}", error.what()));
   }
-  for (auto& [name, sql] : columns) {
+  for (auto& [name, sql, categories, width] : columns) {
     MILLSTREAM_ASSIGN(auto expression, sql::bind_text(sql, input, fmt::format("feature '{}'", name)));
     if (expression->type->id() != arrow::Type::DOUBLE) {
       MILLSTREAM_ASSIGN(expression, expr::make_cast(expression, arrow::float64()));
     }
-    fitted.columns.push_back({std::move(name), std::move(expression)});
+    fitted.columns.push_back({std::move(name), std::move(expression), categories, width});
   }
   return fitted;
 }

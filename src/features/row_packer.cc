@@ -107,8 +107,9 @@ void spread(const float* values, int64_t count, int stride, float* out) {
   for (int64_t i = 0; i < count; ++i) out[i * stride] = values[i];
 }
 
-Status not_finite(const std::string& name, bool is_target, bool of_bundle, double value, int64_t row) {
-  std::string what = fmt::format("{} '{}' is ", is_target ? "target" : "feature", name);
+Status not_finite(const std::string& name, const char* role, bool of_bundle, double value, int64_t row) {
+  const bool is_target = std::string_view(role) != "feature";
+  std::string what = fmt::format("{} '{}' is ", role, name);
   if (std::isnan(value)) {
     what += "NaN";
   } else if (std::isinf(value)) {
@@ -142,13 +143,16 @@ int64_t first_not_finite(const double* values, int64_t count) {
   return -1;
 }
 
-Result<RowPacker> RowPacker::make(const Fitted& fitted, const std::string& target, bool of_bundle) {
+Result<RowPacker> RowPacker::make(const Fitted& fitted, const std::string& target, bool of_bundle,
+                                  const std::string& weight) {
   RowPacker packer;
   packer.of_bundle_ = of_bundle;
   packer.input_ = fitted.input;
-  packer.num_features_ = static_cast<int>(fitted.columns.size());
-  const auto add = [&](const std::string& name, const expr::ExprPtr& expression, bool is_target) {
-    Column column{.name = name, .expression = expression, .is_target = is_target};
+  packer.has_target_ = !target.empty();
+  packer.has_weight_ = !weight.empty();
+  const auto add = [&](const std::string& name, const expr::ExprPtr& expression, Column::Role role,
+                       int64_t categories = 0) {
+    Column column{.name = name, .expression = expression, .role = role, .categories = categories};
     column.source = plain_column(*expression);
     // ((column - shift) / scale), as standard_scale writes it.
     if (column.source < 0 && expression->kind == expr::Kind::kCall && expression->name == "/" &&
@@ -168,14 +172,25 @@ Result<RowPacker> RowPacker::make(const Fitted& fitted, const std::string& targe
     }
     packer.columns_.push_back(std::move(column));
   };
-  for (const FeatureColumn& feature : fitted.columns) add(feature.name, feature.expression, false);
-  if (!target.empty()) {
-    const int index = fitted.input->GetFieldIndex(target);
-    if (index < 0) return bug_error("the target '{}' is not among the fitted features' inputs", target);
+  const auto add_raw = [&](const std::string& name, Column::Role role) -> Status {
+    const int index = fitted.input->GetFieldIndex(name);
+    if (index < 0) return bug_error("the column '{}' is not among the fitted features' inputs", name);
     MILLSTREAM_ASSIGN(
         auto value, expr::make_cast(expr::make_column(index, *fitted.input->field(index)), arrow::float64()));
-    add(target, value, true);
+    add(name, value, role);
+    return Status::OK();
+  };
+  for (const FeatureColumn& feature : fitted.columns) {
+    if (feature.embedding_width > 0)
+      packer.embedded_.push_back(feature);
+    else
+      add(feature.name, feature.expression, Column::Role::kFeature);
   }
+  packer.num_features_ = static_cast<int>(packer.columns_.size());
+  if (!target.empty()) MILLSTREAM_TRY(add_raw(target, Column::Role::kTarget));
+  for (const FeatureColumn& feature : packer.embedded_)
+    add(feature.name, feature.expression, Column::Role::kId, feature.categories);
+  if (!weight.empty()) MILLSTREAM_TRY(add_raw(weight, Column::Role::kWeight));
   return packer;
 }
 
@@ -217,8 +232,7 @@ Status RowPacker::pack(const arrow::RecordBatch& batch, const int32_t* rows, int
     auto values = expr::evaluate(*column.expression, *taken);
     if (!values.ok()) {
       const auto position = error_position(values.status());
-      Status status = with_context(
-          values.status(), fmt::format("{} '{}'", column.is_target ? "target" : "feature", column.name));
+      Status status = with_context(values.status(), fmt::format("{} '{}'", column.role_name(), column.name));
       if (position)
         status = with_category(status, error_category(status), SourcePosition{0, source_row(position->row)});
       return status;
@@ -227,10 +241,13 @@ Status RowPacker::pack(const arrow::RecordBatch& batch, const int32_t* rows, int
     if (evaluated[c]->null_count() > 0) {
       for (int64_t i = 0; i < count; ++i) {
         if (!evaluated[c]->IsNull(i)) continue;
-        return make_error(ErrorCategory::kData,
-                          fmt::format("{} '{}' is null{}", column.is_target ? "target" : "feature",
-                                      column.name, column.is_target ? "" : " after its steps"),
-                          SourcePosition{0, source_row(i)});
+        return make_error(
+            ErrorCategory::kData,
+            fmt::format("{} '{}' is null{}", column.role_name(), column.name,
+                        column.role == Column::Role::kTarget || column.role == Column::Role::kWeight
+                            ? ""
+                            : " after its steps"),
+            SourcePosition{0, source_row(i)});
       }
     }
   }
@@ -259,7 +276,25 @@ Status RowPacker::pack(const arrow::RecordBatch& batch, const int32_t* rows, int
           if (std::isfinite(narrow[i])) continue;
           double value = wide[i];
           if (evaluated[c] == nullptr && column.scaled) value = (wide[i] - column.shift) / column.scale;
-          return not_finite(column.name, column.is_target, of_bundle_, value, source_row(first + i));
+          return not_finite(column.name, column.role_name(), of_bundle_, value, source_row(first + i));
+        }
+      }
+      if (column.role == Column::Role::kId) {
+        const double end = static_cast<double>(column.categories);
+        for (int64_t i = 0; i < n; ++i) {
+          if (!(wide[i] >= 0 && wide[i] < end))
+            return bug_error("the embedded feature '{}' is {}, which is none of its {} categories",
+                             column.name, wide[i], column.categories);
+          narrow[i] = std::bit_cast<float>(static_cast<int32_t>(wide[i]));
+        }
+      } else if (column.role == Column::Role::kWeight) {
+        for (int64_t i = 0; i < n; ++i) {
+          if (narrow[i] >= 0) continue;
+          return make_error(
+              ErrorCategory::kData,
+              fmt::format("weight '{}' is {}; it says how much a row counts and can't be negative",
+                          column.name, narrow[i]),
+              SourcePosition{0, source_row(first + i)});
         }
       }
       spread(narrow, n, stride, out + first * stride + static_cast<int64_t>(c));

@@ -1,5 +1,6 @@
 #pragma once
-// Evaluates fitted features over record batches into packed float32 rows: features in order, then the target.
+// Evaluates fitted features over record batches into packed rows of 4-byte words: features in order (float32), then the
+// target, the ids of embedded columns (int32), the weight.
 //
 // Plain scaling, (column - a) / b or the column alone, is written straight from the typed column; everything
 // else goes through expr::evaluate. Both compute in double and round once to float32, so the bits are equal.
@@ -14,12 +15,19 @@ namespace millstream::features {
 
 class RowPacker {
  public:
-  /// `target` is a column of fitted.input, or empty: rows are features alone (predict).
+  /// `target` is a column of fitted.input, or empty: rows are features and ids alone (predict); `weight` likewise.
   /// `of_bundle`: errors give advice for who has a bundle and no recipe.
-  static Result<RowPacker> make(const Fitted& fitted, const std::string& target, bool of_bundle = false);
+  static Result<RowPacker> make(const Fitted& fitted, const std::string& target, bool of_bundle = false,
+                                const std::string& weight = "");
 
-  int num_features() const { return num_features_; }
-  /// Floats of a packed row: features, and one more with a target.
+  int num_features() const { return num_features_; }  ///< those that are numbers
+  int num_ids() const { return static_cast<int>(embedded_.size()); }
+  bool has_weight() const { return has_weight_; }
+  /// Name, categories and embedding_width of the embedded columns, in the order of their ids.
+  const std::vector<FeatureColumn>& embedded() const { return embedded_; }
+  /// Where the ids begin in a packed row.
+  int first_id() const { return num_features_ + (has_target_ ? 1 : 0); }
+  /// Words of a packed row.
   int row_floats() const { return static_cast<int>(columns_.size()); }
   int64_t row_bytes() const { return int64_t{4} * row_floats(); }
   std::vector<std::string> feature_names() const;
@@ -38,11 +46,18 @@ class RowPacker {
     bool scaled = false;
     double shift = 0;
     double scale = 1;
-    bool is_target = false;
+    enum class Role : uint8_t { kFeature, kTarget, kId, kWeight } role = Role::kFeature;
+    bool is_target() const { return role == Role::kTarget; }
+    const char* role_name() const {
+      return is_target() ? "target" : role == Role::kWeight ? "weight" : "feature";
+    }
+    int64_t categories = 0;  ///< kId
   };
   std::shared_ptr<arrow::Schema> input_;
   std::vector<Column> columns_;
+  std::vector<FeatureColumn> embedded_;
   int num_features_ = 0;
+  bool has_target_ = false, has_weight_ = false;
   bool of_bundle_ = false;
 };
 

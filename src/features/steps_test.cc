@@ -1,6 +1,7 @@
 // Each step, fitted block by block and applied, against scikit-learn (testdata/sklearn.json, made by
 // testdata/make_sklearn.py) and against what docs/features.md says.
 
+#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
@@ -11,6 +12,7 @@
 
 #include "features/feature_plan.h"
 #include "features/fitted_json.h"
+#include "features/row_packer.h"
 
 namespace millstream::features {
 namespace {
@@ -293,6 +295,88 @@ TEST(StepsTest, CategoriesAreNumberedByCountThenValue) {
             "one_hot of column 'x': no value of the training rows is kept (0 different ones), so there are "
             "no columns "
             "to make; leave the column out");
+}
+
+TEST(StepsTest, EmbeddingsAreIdsBehindTheNumbers) {
+  arrow::StringBuilder words;
+  for (const char* word : {"b", "a", "b", "c"}) EXPECT_TRUE(words.Append(word).ok());
+  EXPECT_TRUE(words.AppendNull().ok());
+  const auto x = words.Finish().ValueOrDie();
+  const auto number = doubles({1, 2, 3, 4, 5}), weight = doubles({1, 0, 2.5, 1, 1});
+  const auto table = arrow::RecordBatch::Make(
+      arrow::schema({arrow::field("x", arrow::utf8()), arrow::field("n", arrow::float64()),
+                     arrow::field("target", arrow::float64()), arrow::field("w", arrow::float64())}),
+      5, {x, number, number, weight});
+  FeatureSpec ids, numbers, places;
+  ids.columns = {"x"};
+  ids.steps = {*parse_step("categorify"), *parse_step("embedding(3)")};
+  numbers.columns = {"n"};
+  FeaturePlan plan = *FeaturePlan::make(*table->schema(), {ids, numbers}, "target", OnNull::kError, "w");
+  EXPECT_EQ(plan.input()->field_names(), (std::vector<std::string>{"x", "n", "target", "w"}));
+  EXPECT_TRUE(plan.rules().back().is_weight);
+  std::vector<FitState> fits(1);
+  ASSERT_EQ(plan.pending().size(), 1u);
+  ASSERT_TRUE(fits[0].add_texts(*x).ok());
+  ASSERT_TRUE(plan.provide(fits).ok());
+  const Fitted fitted = plan.fitted();
+  EXPECT_EQ(fitted.columns[0].categories, 5);  // a, b, c, null and what was not there
+  EXPECT_EQ(fitted.columns[0].embedding_width, 3);
+  EXPECT_EQ(fitted.columns[1].embedding_width, 0);
+  const Fitted again = *fitted_from_json(*fitted_to_json(fitted), fitted.input);
+  EXPECT_EQ(again.columns[0].categories, 5);
+  EXPECT_EQ(again.columns[0].embedding_width, 3);
+
+  const RowPacker packer = *RowPacker::make(fitted, "target", false, "w");
+  EXPECT_EQ(packer.num_features(), 1);
+  EXPECT_EQ(packer.num_ids(), 1);
+  EXPECT_EQ(packer.first_id(), 2);
+  ASSERT_EQ(packer.row_floats(), 4);
+  std::vector<float> rows(20);
+  ASSERT_TRUE(packer.pack(*table, nullptr, 5, rows.data()).ok());
+  const int32_t expected[] = {2, 3, 2, 4, 1};
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(rows[4 * i], static_cast<float>(i + 1));
+    EXPECT_EQ(rows[4 * i + 1], static_cast<float>(i + 1));
+    EXPECT_EQ(std::bit_cast<int32_t>(rows[4 * i + 2]), expected[i]) << i;
+    EXPECT_EQ(rows[4 * i + 3], static_cast<float>(*Values{1, 0, 2.5, 1, 1}[static_cast<size_t>(i)]));
+  }
+  const auto negative =
+      arrow::RecordBatch::Make(table->schema(), 5, {x, number, number, doubles({1, 1, -2, 1, 1})});
+  const Status refused = packer.pack(*negative, nullptr, 5, rows.data());
+  EXPECT_EQ(refused.message(), "weight 'w' is -2; it says how much a row counts and can't be negative");
+  EXPECT_EQ(error_position(refused)->row, 2);
+}
+
+TEST(StepsTest, EmbeddingsFollowCategoriesAndEndAChain) {
+  const auto table = table_of(doubles({1, 2, 3}));
+  const auto message = [&](const std::vector<std::string>& steps) {
+    return plan_of(*table, steps).status().message();
+  };
+  EXPECT_EQ(message({"embedding(4)"}),
+            "feature column 'x': embedding is of categories: the step before it must be categorify, "
+            "hash_bucket(N), "
+            "ordinal(...) or bucketize(...)");
+  EXPECT_EQ(message({"standard_scale", "embedding(4)"}),
+            "feature column 'x': embedding is of categories: the step before it must be categorify, "
+            "hash_bucket(N), "
+            "ordinal(...) or bucketize(...), and is standard_scale");
+  EXPECT_EQ(message({"categorify", "embedding(4)", "standard_scale"}),
+            "feature column 'x': standard_scale comes after embedding, which gives ids to the model: nothing "
+            "follows it");
+  EXPECT_FALSE(parse_step("embedding").ok());
+  EXPECT_FALSE(parse_step("embedding(0)").ok());
+  for (const auto& [steps, categories] :
+       {std::pair<std::vector<std::string>, int64_t>{{"hash_bucket(10)", "embedding(2)"}, 11},
+        {{"ordinal(2, 1)", "embedding(2)"}, 3},
+        {{"bucketize(1.5, 2.5)", "embedding(2)"}, 3}}) {
+    const Fitted fitted = plan_of(*table, steps)->fitted();
+    EXPECT_EQ(fitted.columns[0].categories, categories) << steps[0];
+    const auto ids = *expr::evaluate(*fitted.columns[0].expression, *table);
+    for (int i = 0; i < 3; ++i) {
+      const double id = static_cast<const arrow::DoubleArray&>(*ids).Value(i);
+      EXPECT_TRUE(id >= 0 && id < static_cast<double>(categories)) << steps[0] << " " << id;
+    }
+  }
 }
 
 TEST(StepsTest, CategoriesOfNumbersAndOfMany) {

@@ -65,15 +65,23 @@ Status check_config(const DataConfig& data, const LoaderConfig& config, int64_t 
   return Status::OK();
 }
 
-// Features first, then targets, each 64-byte aligned.
-SlotLayout make_layout(const features::RowPacker& packer, const std::string& target, int64_t rows) {
+// Features first, then targets, ids and weights, each 64-byte aligned.
+SlotLayout make_layout(const features::RowPacker& packer, const DataConfig& data, int64_t rows) {
   SlotLayout layout;
   layout.rows = rows;
-  const int64_t row_bytes = int64_t{4} * packer.num_features();
-  layout.segments.push_back({"features", SegmentType::kFloat32, packer.feature_names(), 0, row_bytes});
-  const int64_t offset = (rows * row_bytes + 63) / 64 * 64;
-  layout.segments.push_back({"target", SegmentType::kFloat32, {target}, offset, 4});
-  layout.bytes = offset + rows * 4;
+  const auto add = [&](const char* name, SegmentType type, std::vector<std::string> columns) {
+    const int64_t row_bytes = int64_t{4} * static_cast<int64_t>(columns.size());
+    const int64_t offset = (layout.bytes + 63) / 64 * 64;
+    layout.segments.push_back({name, type, std::move(columns), offset, row_bytes});
+    layout.bytes = offset + rows * row_bytes;
+    return static_cast<int>(layout.segments.size()) - 1;
+  };
+  add("features", SegmentType::kFloat32, packer.feature_names());
+  add("target", SegmentType::kFloat32, {data.target});
+  std::vector<std::string> embedded;
+  for (const features::FeatureColumn& column : packer.embedded()) embedded.push_back(column.name);
+  if (!embedded.empty()) layout.ids = add("ids", SegmentType::kInt32, std::move(embedded));
+  if (packer.has_weight()) layout.weight = add("weight", SegmentType::kFloat32, {data.weight});
   return layout;
 }
 
@@ -119,7 +127,8 @@ Status check_text_columns(const plan::Pipeline& query, const DataConfig& data) {
     if (takes_text) continue;
     for (const std::string& name : spec.columns) MILLSTREAM_TRY(check(name, "feature"));
   }
-  return check(data.target, "target");
+  MILLSTREAM_TRY(check(data.target, "target"));
+  return data.weight.empty() ? Status::OK() : check(data.weight, "weight");
 }
 
 // What a rank tells the others of itself.
@@ -242,18 +251,22 @@ class Loader final : public DataLoader {
 Status Loader::check_valid_query(const arrow::Schema& schema) const {
   const auto& needed = feature_plan_->input();
   for (const auto& field : needed->fields()) {
-    const bool is_target = field->name() == data_.target;
+    const bool is_target = field->name() == data_.target, is_weight = field->name() == data_.weight;
     const int index = plan::find_output(schema, field->name());
     if (index < 0) {
       return usage_error("the validation query has no column '{}', which is {}{}", field->name(),
-                         is_target ? "the target" : "a feature",
+                         is_target   ? "the target"
+                         : is_weight ? "the weight"
+                                     : "a feature",
                          name_hint(field->name(), schema.field_names()));
     }
     const arrow::DataType& type = *schema.field(index)->type();
     if (is_target || features::is_tensor_type(*field->type())) {
-      MILLSTREAM_TRY(
-          with_context(features::check_tensor_type(field->name(), type, is_target ? "target" : "feature"),
-                       "the validation query"));
+      MILLSTREAM_TRY(with_context(features::check_tensor_type(field->name(), type,
+                                                              is_target   ? "target"
+                                                              : is_weight ? "weight"
+                                                                          : "feature"),
+                                  "the validation query"));
     } else if (type.id() != field->type()->id()) {
       return usage_error(
           "the validation query: the feature column '{}' is a {} there, and a {} in the training query",
@@ -273,7 +286,8 @@ Status Loader::plan(plan::Catalog& catalog) {
     return plan::to_pipeline(node);
   };
   MILLSTREAM_ASSIGN(const plan::Pipeline train, pipeline_of(data_.train, "data.train", data_.base_directory));
-  auto made = features::FeaturePlan::make(*train.schema, data_.features, data_.target, data_.on_null_target);
+  auto made = features::FeaturePlan::make(*train.schema, data_.features, data_.target, data_.on_null_target,
+                                          data_.weight);
   if (!made.ok()) MILLSTREAM_TRY(check_text_columns(train, data_));
   MILLSTREAM_ASSIGN(auto feature_plan, std::move(made));
   feature_plan_ = std::make_unique<features::FeaturePlan>(std::move(feature_plan));
@@ -388,7 +402,8 @@ Status Loader::survey_all(PhaseAgreement* phase) {
     notice_f("no row fell to the validation fraction {}: there is no validation", data_.valid_fraction);
   }
 
-  MILLSTREAM_ASSIGN(auto packer, features::RowPacker::make(survey_result_.fitted, data_.target));
+  MILLSTREAM_ASSIGN(auto packer, features::RowPacker::make(survey_result_.fitted, data_.target,
+                                                           /*of_bundle=*/false, data_.weight));
   packer_ = std::make_unique<features::RowPacker>(std::move(packer));
   train_rules_ =
       std::make_unique<RowRules>(train_table_->table(), feature_plan_->rules(), data_.valid_fraction);
@@ -437,7 +452,7 @@ std::vector<LoaderMemory> Loader::memory_of(const LoaderConfig& config) const {
   }
   for (const comm::Trainer& trainer : roles_.trainers) {
     memory[static_cast<size_t>(trainer.rank)].ring =
-        Ring::bytes_needed(config.prefetch, make_layout(*packer_, data_.target, share));
+        Ring::bytes_needed(config.prefetch, make_layout(*packer_, data_, share));
   }
   return memory;
 }
@@ -540,7 +555,7 @@ Status Loader::allocate() {
   const int num_trainers = static_cast<int>(roles_.trainers.size());
   const int64_t largest_batch = std::min(config_.batch_size, std::max(feed_plan_->rows_of(PassKind::kTrain),
                                                                       feed_plan_->rows_of(PassKind::kValid)));
-  context_.layout = make_layout(*packer_, data_.target, largest_share(largest_batch, num_trainers));
+  context_.layout = make_layout(*packer_, data_, largest_share(largest_batch, num_trainers));
   ring_bytes_ = Ring::bytes_needed(config_.prefetch, context_.layout);
 
   // The rings of a node's trainers: in one piece of shared memory, where others on the node feed them.

@@ -40,16 +40,17 @@ struct StreamPosition {
 };
 
 /// A part of a slot: row-major values of one type for the rows of this trainer's share.
-enum class SegmentType : uint8_t { kFloat32 };
+enum class SegmentType : uint8_t { kFloat32, kInt32 };
 struct Segment {
-  std::string name;  ///< "features", "target"
+  std::string name;  ///< "features", "target", "ids", "weight"
   SegmentType type = SegmentType::kFloat32;
   std::vector<std::string> columns;
   int64_t offset = 0;  ///< in the slot, bytes; 64-byte aligned
   int64_t row_bytes = 0;
 };
 struct SlotLayout {
-  std::vector<Segment> segments;  ///< features, then target
+  std::vector<Segment> segments;  ///< features, then target, then ids and weight where there are any
+  int ids = -1, weight = -1;      ///< the segments of these; -1: none
   int64_t rows = 0;               ///< room for so many rows
   int64_t bytes = 0;
 };
@@ -65,6 +66,9 @@ struct Batch {
   const SlotLayout* layout = nullptr;
   const float* floats(int segment) const {
     return reinterpret_cast<const float*>(slot + layout->segments[segment].offset);
+  }
+  const int32_t* ints(int segment) const {
+    return reinterpret_cast<const int32_t*>(slot + layout->segments[segment].offset);
   }
 };
 

@@ -147,6 +147,63 @@ void expect_lines(const std::vector<DigestLine>& got, const std::vector<DigestLi
   }
 }
 
+// Rows with ids and weights: the same rows as without, each part in its segment.
+TEST(DataLoaderTest, IdsAndWeightsStandBesideTheirRows) {
+  SharedFolder folder(job());
+  const auto files = make_test_files({3000, 1500}, 700);
+  ASSERT_TRUE(write_test_files(job(), folder.path(), files).ok());
+  DataConfig data = data_config(folder.path());
+  data.train =
+      "SELECT id, x, y, id % 7 AS place, 'zone ' || CAST(id % 5 AS VARCHAR) AS zone, id % 3 + 0.5 AS w "
+      "FROM 'part-*.parquet' WHERE keep = 1";
+  data.weight = "w";
+  features::FeatureSpec place, zone;
+  place.columns = {"place"};
+  place.steps = {*features::parse_step("ordinal(0, 1, 2, 3, 4, 5, 6)"),
+                 *features::parse_step("embedding(2)")};
+  zone.columns = {"zone"};
+  zone.steps = {*features::parse_step("categorify"), *features::parse_step("embedding(3)")};
+  data.features.insert(data.features.begin(), {place, zone});
+  for (const Transport transport : {Transport::kShared, Transport::kMessages}) {
+    for (const Shuffle shuffle : {Shuffle::kWindow, Shuffle::kNone}) {
+      LoaderConfig config = loader_config(folder.path());
+      config.transport = transport;
+      config.shuffle = shuffle;
+      const auto roles = *comm::assign_roles(job().topology(), "all");
+      const auto catalog = exec::make_file_catalog(1);
+      auto loader = *DataLoader::make(job(), roles, *catalog, data, config, 1);
+      const SlotLayout& layout = loader->layout();
+      ASSERT_EQ(layout.segments.size(), 4u);
+      EXPECT_EQ(layout.segments[0].columns, (std::vector<std::string>{"id", "x"}));
+      EXPECT_EQ(layout.segments[layout.ids].columns, (std::vector<std::string>{"place", "zone"}));
+      EXPECT_EQ(layout.segments[layout.ids].type, SegmentType::kInt32);
+      std::map<std::string, double> zones;
+      for (const auto& value : loader->survey().fitted.values)
+        if (value.step == "categorify") zones[value.name] = value.value;
+      EXPECT_EQ(zones.size(), 5u);
+      int64_t rows = 0;
+      for (;;) {
+        const auto batch = *loader->next();
+        if (!batch) break;
+        for (int64_t i = 0; i < batch->rows; ++i) {
+          const auto id = static_cast<int64_t>(batch->floats(0)[2 * i]);
+          EXPECT_EQ(batch->floats(1)[i], static_cast<float>(make_row(id).y)) << id;
+          EXPECT_EQ(batch->ints(layout.ids)[2 * i], id % 7 + 1) << id;
+          EXPECT_EQ(batch->ints(layout.ids)[2 * i + 1], zones.at("zone " + std::to_string(id % 5))) << id;
+          EXPECT_EQ(batch->floats(layout.weight)[i], static_cast<float>(id % 3) + 0.5F) << id;
+          ++rows;
+        }
+        loader->release();
+      }
+      ASSERT_TRUE(job().agree(loader->finish()).ok());
+      ASSERT_TRUE(job().world().all_reduce(&rows, 1, comm::DataType::kInt64, comm::ReduceOp::kSum).ok());
+      EXPECT_EQ(rows, loader->survey().rows_train);
+      loader.reset();
+      ASSERT_TRUE(job().agree(Status::OK()).ok());
+    }
+  }
+}
+
 // Every number of trainers and both transports give the expected batches.
 void check_all_shapes(const std::vector<TestFile>& files, const DataConfig& data, const LoaderConfig& base,
                       int64_t epochs, bool pieces = false) {

@@ -106,8 +106,8 @@ Status FeedingStream::feed_pass(int pass, int64_t first_step) {
   const features::RowPacker& packer = *context_.packer;
   const int num_streams = static_cast<int>(context_.stream_ranks.size());
   const int num_trainers = static_cast<int>(context_.trainers.size());
-  const int num_features = packer.num_features();
-  const SplitRows split = split_rows_for(num_features);
+  const RowShape shape{packer.num_features(), packer.num_ids(), packer.has_weight()};
+  const SplitRows split = split_rows_for(shape);
   const int slow_ms = slow_feeder_ms(context_.job->rank());
 
   std::vector<std::unique_ptr<LaneReader>> lanes;  // source `stream_ + i * num_streams`
@@ -139,9 +139,8 @@ Status FeedingStream::feed_pass(int pass, int64_t first_step) {
   }
 
   struct Destination {
-    int64_t rows = 0;           // of this stream in this batch
-    float* features = nullptr;  // in place
-    float* targets = nullptr;
+    int64_t rows = 0;                  // of this stream in this batch
+    RowPlaces places;                  // in place
     std::shared_ptr<Message> message;  // else the rows so far
     float* cursor = nullptr;
   };
@@ -168,8 +167,14 @@ Status FeedingStream::feed_pass(int pass, int64_t first_step) {
       if (link.direct) {
         MILLSTREAM_TRY(wait_for_room(link.ring, batch));
         uint8_t* const slot = link.ring.slot(batch);
-        destination.features = reinterpret_cast<float*>(slot + context_.layout.segments[0].offset);
-        destination.targets = reinterpret_cast<float*>(slot + context_.layout.segments[1].offset);
+        const SlotLayout& layout = context_.layout;
+        const auto at = [&](int segment) {
+          return reinterpret_cast<float*>(slot + layout.segments[segment].offset);
+        };
+        destination.places.features = at(0);
+        destination.places.targets = at(1);
+        if (layout.ids >= 0) destination.places.ids = reinterpret_cast<int32_t*>(at(layout.ids));
+        if (layout.weight >= 0) destination.places.weights = at(layout.weight);
       } else {
         MILLSTREAM_ASSIGN(destination.message, new_message(destination.rows * packer.row_floats()));
         destination.cursor = destination.message->rows.data();
@@ -180,17 +185,20 @@ Status FeedingStream::feed_pass(int pass, int64_t first_step) {
     TraceSpan span("fill batch", batch);
     for (const SharePart& piece : pieces) {
       Destination& destination = destinations[piece.trainer];
-      float* features = destination.features + piece.offset * num_features;
-      float* targets = destination.targets + piece.offset;
-      if (destination.message != nullptr) {
-        features = destination.cursor;
-        targets = features + piece.rows * num_features;
-        destination.cursor = targets + piece.rows;
+      RowPlaces to;
+      if (destination.message == nullptr) {
+        to = destination.places.after(piece.offset, shape);
+      } else {  // the segments of the piece, one after the other
+        to.features = destination.cursor;
+        to.targets = to.features + piece.rows * shape.features;
+        to.ids = reinterpret_cast<int32_t*>(to.targets + piece.rows);
+        to.weights = to.targets + piece.rows * (1 + shape.ids);
+        destination.cursor += piece.rows * shape.words();
       }
       if (sequential != nullptr) {
-        MILLSTREAM_TRY(sequential->split(piece.rows, split, features, targets));
+        MILLSTREAM_TRY(sequential->split(piece.rows, split, shape, to));
       } else {
-        MILLSTREAM_TRY(lanes[piece.source / num_streams]->take(piece.rows, split, features, targets));
+        MILLSTREAM_TRY(lanes[piece.source / num_streams]->take(piece.rows, split, shape, to));
       }
     }
     for (int t = 0; t < num_trainers; ++t) {
@@ -265,16 +273,13 @@ void MessageReceiver::post(int64_t batch) {
   std::vector<Incoming> incoming(num_streams);
   const Ring& ring = context_.trainers[trainer_].ring;
   uint8_t* const slot = ring.slot(batch);
-  const Segment& features = context_.layout.segments[0];
-  const Segment& targets = context_.layout.segments[1];
   for (const SharePart& piece : pieces_) {
     if (piece.trainer != trainer_) continue;
     Incoming& from = incoming[piece.source % num_streams];
     from.rows += piece.rows;
-    from.spans.push_back(
-        {slot + features.offset + piece.offset * features.row_bytes, piece.rows * features.row_bytes});
-    from.spans.push_back(
-        {slot + targets.offset + piece.offset * targets.row_bytes, piece.rows * targets.row_bytes});
+    for (const Segment& segment : context_.layout.segments)
+      from.spans.push_back(
+          {slot + segment.offset + piece.offset * segment.row_bytes, piece.rows * segment.row_bytes});
   }
   for (const int stream : remote_) {
     Incoming& from = incoming[stream];

@@ -15,9 +15,11 @@ constexpr int64_t kPrefetchDistance = 12;
 
 // With the number of features known to the compiler a row is a few vector moves.
 template <int kFeatures>
-void split_rows(const float* rows, const int32_t* order, int64_t count, int num_features, float* features,
-                float* targets) {
-  const int64_t width = kFeatures ? kFeatures : num_features;
+void split_rows(const float* rows, const int32_t* order, int64_t count, const RowShape& shape,
+                const RowPlaces& to) {
+  float* const features = to.features;
+  float* const targets = to.targets;
+  const int64_t width = kFeatures ? kFeatures : shape.features;
   const int64_t stride = width + 1;
   const size_t bytes = width * sizeof(float);
   if (order == nullptr) {
@@ -40,6 +42,25 @@ void split_rows(const float* rows, const int32_t* order, int64_t count, int num_
   }
 }
 
+// Rows with ids or a weight.
+void split_mixed(const float* rows, const int32_t* order, int64_t count, const RowShape& shape,
+                 const RowPlaces& to) {
+  const int64_t stride = shape.words();
+  const size_t width = static_cast<size_t>(shape.features), ids = static_cast<size_t>(shape.ids);
+  for (int64_t i = 0; i < count; ++i) {
+    if (order != nullptr && i + kPrefetchDistance < count) {
+      const float* ahead = rows + order[i + kPrefetchDistance] * stride;
+      __builtin_prefetch(ahead);
+      __builtin_prefetch(ahead + stride - 1);
+    }
+    const float* row = rows + (order != nullptr ? order[i] : i) * stride;
+    if (width > 0) std::memcpy(to.features + static_cast<size_t>(i) * width, row, width * sizeof(float));
+    to.targets[i] = row[width];
+    if (ids > 0) std::memcpy(to.ids + static_cast<size_t>(i) * ids, row + width + 1, ids * sizeof(int32_t));
+    if (shape.weight) to.weights[i] = row[stride - 1];
+  }
+}
+
 template <int... kFeatures>
 SplitRows pick(int num_features, std::integer_sequence<int, kFeatures...>) {
   constexpr std::array<SplitRows, sizeof...(kFeatures)> kTable = {split_rows<kFeatures>...};
@@ -48,8 +69,9 @@ SplitRows pick(int num_features, std::integer_sequence<int, kFeatures...>) {
 
 }  // namespace
 
-SplitRows split_rows_for(int num_features) {
-  return pick(num_features, std::make_integer_sequence<int, 33>());
+SplitRows split_rows_for(const RowShape& shape) {
+  if (shape.ids > 0 || shape.weight) return split_mixed;
+  return pick(shape.features, std::make_integer_sequence<int, 33>());
 }
 
 Result<int64_t> SequentialReader::next_chunk(int64_t room, float* out) {
@@ -133,8 +155,7 @@ Status SequentialReader::fill(int64_t count, float* out) {
   return Status::OK();
 }
 
-Status SequentialReader::split(int64_t count, SplitRows split, float* features, float* targets) {
-  const int num_features = packer_.num_features();
+Status SequentialReader::split(int64_t count, SplitRows split, const RowShape& shape, RowPlaces to) {
   while (count > 0) {
     if (pending_begin_ == pending_end_) {
       MILLSTREAM_ASSIGN(const int64_t direct, next_chunk(0, nullptr));
@@ -142,12 +163,10 @@ Status SequentialReader::split(int64_t count, SplitRows split, float* features, 
     }
     const int64_t got = std::min(count, pending_end_ - pending_begin_);
     const int64_t began = monotonic_ns();
-    split(pending_.data() + pending_begin_ * packer_.row_floats(), nullptr, got, num_features, features,
-          targets);
+    split(pending_.data() + pending_begin_ * packer_.row_floats(), nullptr, got, shape, to);
     times_->sending.fetch_add(monotonic_ns() - began, std::memory_order_relaxed);
     pending_begin_ += got;
-    features += got * num_features;
-    targets += got;
+    to = to.after(got, shape);
     count -= got;
   }
   return Status::OK();
@@ -161,8 +180,7 @@ Status LaneReader::seek(int64_t count) {
   return reader_.skip(begin);
 }
 
-Status LaneReader::take(int64_t count, SplitRows split, float* features, float* targets) {
-  const int num_features = packer_.num_features();
+Status LaneReader::take(int64_t count, SplitRows split, const RowShape& shape, RowPlaces to) {
   while (count > 0) {
     if (used_ == filled_) {
       const int64_t rows = schedule_.window_range(lane_, next_window_).rows();
@@ -176,11 +194,10 @@ Status LaneReader::take(int64_t count, SplitRows split, float* features, float* 
     }
     const int64_t got = std::min(count, filled_ - used_);
     const int64_t began = monotonic_ns();
-    split(window_.data(), permutation_.data() + used_, got, num_features, features, targets);
+    split(window_.data(), permutation_.data() + used_, got, shape, to);
     times_->sending.fetch_add(monotonic_ns() - began, std::memory_order_relaxed);
     used_ += got;
-    features += got * num_features;
-    targets += got;
+    to = to.after(got, shape);
     count -= got;
   }
   return Status::OK();

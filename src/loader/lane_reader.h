@@ -33,10 +33,29 @@ class RowBuffer {
   int64_t capacity_ = 0;
 };
 
-/// Copies `count` packed rows, apart into features and targets; row i is rows[order[i]], or rows[i] without order.
-using SplitRows = void (*)(const float* rows, const int32_t* order, int64_t count, int num_features,
-                           float* features, float* targets);
-SplitRows split_rows_for(int num_features);
+/// What a packed row has (features/row_packer.h), in words.
+struct RowShape {
+  int features = 0, ids = 0;
+  bool weight = false;
+  int words() const { return features + 1 + ids + (weight ? 1 : 0); }
+};
+/// Where the parts of rows go: rows one after the other in each.
+struct RowPlaces {
+  float* features = nullptr;
+  float* targets = nullptr;
+  int32_t* ids = nullptr;
+  float* weights = nullptr;
+  /// The places `rows` further on.
+  RowPlaces after(int64_t rows, const RowShape& shape) const {
+    return {features + rows * shape.features, targets + rows, shape.ids > 0 ? ids + rows * shape.ids : ids,
+            shape.weight ? weights + rows : weights};
+  }
+};
+
+/// Copies `count` packed rows apart; row i is rows[order[i]], or rows[i] without order.
+using SplitRows = void (*)(const float* rows, const int32_t* order, int64_t count, const RowShape& shape,
+                           const RowPlaces& to);
+SplitRows split_rows_for(const RowShape& shape);
 
 /// The packed rows of a list of entry points, in that order.
 class SequentialReader {
@@ -53,8 +72,8 @@ class SequentialReader {
   Status skip(int64_t count);
   /// The next `count` rows, to out. There are so many.
   Status fill(int64_t count, float* out);
-  /// The same, apart into features and targets.
-  Status split(int64_t count, SplitRows split, float* features, float* targets);
+  /// The same, apart.
+  Status split(int64_t count, SplitRows split, const RowShape& shape, RowPlaces to);
   /// The buffer that is kept from one pass to the next.
   RowBuffer& pending() { return pending_; }
   void set_pending(RowBuffer buffer) { pending_ = std::move(buffer); }
@@ -89,7 +108,7 @@ class LaneReader {
   /// Leaves out the lane's first `count` rows, where nothing is taken yet: whole windows are not packed.
   Status seek(int64_t count);
   /// The lane's next `count` rows in its permuted order.
-  Status take(int64_t count, SplitRows split, float* features, float* targets);
+  Status take(int64_t count, SplitRows split, const RowShape& shape, RowPlaces to);
 
   /// The buffers, kept from one pass to the next.
   struct Buffers {

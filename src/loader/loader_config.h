@@ -17,6 +17,7 @@ struct DataConfig {
   double valid_fraction = 0;  ///< [0, 1): rows whose hash of (file name under the glob's root, row) is below
   std::optional<std::string> valid;  ///< or a query of its own
   std::string target;                ///< a column of the query
+  std::string weight;                ///< a column of what rows count in training; empty: all count 1
   std::vector<features::FeatureSpec> features;
   features::OnNull on_null_target = features::OnNull::kError;
   int64_t limit_rows = 0;  ///< > 0: only the first so many rows of each query (--limit-rows)

@@ -84,10 +84,11 @@ Status RowRules::select(int entry_point, const exec::BlockRows& block, int64_t l
   const int file = table_.entry_points()[entry_point].file;
   if (error != Fault::kNone) {
     const int64_t row = block.row_in_file(error_row);
-    bool is_target = false, filled = false;
+    bool is_target = false, is_weight = false, filled = false;
     for (const auto& rule : rules_) {
       if (rule.column != error_column) continue;
       is_target = rule.is_target;
+      is_weight = rule.is_weight;
       filled = rule.nulls_allowed;
     }
     const char* const key = is_target ? "on_null_target" : "on_null";
@@ -97,7 +98,9 @@ Status RowRules::select(int entry_point, const exec::BlockRows& block, int64_t l
       advice += fmt::format("; leave such rows out of the files, or train the model with {} = \"drop\"", key);
     } else {
       advice += "; leave such rows out in the WHERE";
-      if (!is_target && error == Fault::kNull) {
+      if (is_weight) {
+        advice += ", or give them a weight in the query, with COALESCE";
+      } else if (!is_target && error == Fault::kNull) {
         advice +=
             ", drop and count them (on_null = \"drop\"), or give them a value (steps = "
             "[\"fill_null(mean)\"])";
@@ -106,7 +109,10 @@ Status RowRules::select(int entry_point, const exec::BlockRows& block, int64_t l
       }
     }
     return make_error(ErrorCategory::kData,
-                      fmt::format("{} '{}' is {} in {}{}", is_target ? "target" : "feature column",
+                      fmt::format("{} '{}' is {} in {}{}",
+                                  is_target   ? "target"
+                                  : is_weight ? "weight"
+                                              : "feature column",
                                   batch.schema()->field(error_column)->name(),
                                   error == Fault::kNull  ? "null"
                                   : error == Fault::kNan ? "NaN"

@@ -1,5 +1,6 @@
 #include "train/bundle.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -40,7 +41,11 @@ Json to_json(const Bundle& bundle) {
   Json json;
   json["format"] = kFormat;
   // The lowest that can say it: older programs read what they can.
-  const bool plain = bundle.model.kind == "mlp" && !bundle.model.batch_norm && bundle.model.dropout == 0;
+  const bool embedded = std::any_of(bundle.features.begin(), bundle.features.end(), [](const auto& spec) {
+    return !spec.steps.empty() && spec.steps.back().name == "embedding";
+  });
+  const bool plain =
+      !embedded && bundle.model.kind == "mlp" && !bundle.model.batch_norm && bundle.model.dropout == 0;
   json["format_version"] = !plain ? 3 : bundle.loss == "mse" || bundle.loss == "mae" ? 1 : 2;
   json["millstream"] = bundle.millstream_version;
   json["query"] = bundle.query;
@@ -177,6 +182,16 @@ Result<Bundle> from_json(const std::string& text) {
     bundle.features.push_back(std::move(spec));
   }
   bundle.fitted_json = dump(read.member(json, "fitted"), -1);
+  for (const Json& column : read.list(json["fitted"], "columns")) {
+    if (!column.is_object() || !column.contains("embedding")) continue;
+    EmbeddingInput embedding{read.text(column, "name"), read.count(column, "categories"),
+                             read.count(column, "embedding")};
+    if (embedding.categories < 1 || embedding.categories > INT32_MAX || embedding.width < 1 ||
+        embedding.width > 4096)
+      read.note(fmt::format("the embedding of '{}' is {} by {}", embedding.name, embedding.categories,
+                            embedding.width));
+    bundle.embeddings.push_back(std::move(embedding));
+  }
   const Json& model = read.member(json, "model");
   bundle.model.kind = read.text(model, "kind");
   bundle.model.hidden.clear();
@@ -212,6 +227,8 @@ Result<Bundle> from_json(const std::string& text) {
   else
     for (const auto& [name, value] : metrics.items())
       if (value.is_number()) bundle.metrics[name] = value.get<double>();
+  if (bundle.model_inputs < static_cast<int64_t>(bundle.embeddings.size()))
+    read.note("the model has fewer inputs than embeddings");
   if (!problem.empty()) return data_error("it is damaged: {}", problem);
   return bundle;
 }

@@ -38,7 +38,8 @@ struct Bundle {
   std::vector<features::FeatureSpec> features;
   std::string fitted_json;  ///< features/fitted_json.h
   ModelConfig model;
-  int64_t model_inputs = 0;
+  int64_t model_inputs = 0;                ///< columns of the fitted features
+  std::vector<EmbeddingInput> embeddings;  ///< those of them that are ids; read from fitted_json
   std::string precision;
   std::string loss;
   uint64_t seed = 0;

@@ -125,7 +125,7 @@ TEST_F(BundleTest, NewerAndDamaged) {
       path() +
           "/bundle.json: it was written by Millstream 0.1.0 in format 4; this program reads formats up to "
           "3: use that version or a newer one");
-  replace_in_json("\"format_version\": 3", "\"format_version\": 1");
+  replace_in_json("\"format_version\": 4", "\"format_version\": 1");
   replace_in_json("\"target\"", "\"tarjet\"");
   EXPECT_EQ(read_error(), path() + "/bundle.json: it is damaged: 'target' is missing");
   replace_in_json("\"tarjet\"", "\"target\"");

@@ -9,6 +9,12 @@
 
 namespace millstream::train {
 
+/// A categorical input of a model: ids from 0 to categories − 1, each of which has a learned vector.
+struct EmbeddingInput {
+  std::string name;  ///< of the column
+  int64_t categories = 0, width = 0;
+};
+
 struct ModelConfig {
   std::string kind = "mlp";  ///< mlp, wide_deep, dcn
   std::vector<int64_t> hidden = {64, 32};
@@ -41,6 +47,8 @@ struct TrainConfig {
   bool checkpoint_epochs = true;  ///< a checkpoint after each epoch,
   int64_t checkpoint_every = 0;   ///< or every so many batches, > 0; else there are those of signals only
   int64_t keep_checkpoints = 2;
+  bool tensorboard = true;  ///< event files
+  bool histograms = false;  ///< in them, of weights and gradients, each epoch
   uint64_t seed = 0;
   std::string precision = "float32";  ///< float32, float64
 };

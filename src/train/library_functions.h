@@ -11,5 +11,6 @@ Result<TrainSummary> train(comm::Job& job, const comm::Roles& roles, plan::Catal
 Result<int64_t> predict(comm::Job& job, plan::Catalog& catalog, const PredictJob& work);
 Result<EvaluateSummary> evaluate(comm::Job& job, plan::Catalog& catalog, const PredictJob& work);
 std::string torch_version();
+Status export_bundle(const ExportJob& work);
 
 }  // namespace millstream::train

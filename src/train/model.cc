@@ -159,6 +159,21 @@ int64_t ModelInputs::width() const {
   return width;
 }
 
+ModelInputs inputs_of(const features::Fitted& fitted) {
+  ModelInputs inputs(0);
+  for (const features::FeatureColumn& column : fitted.columns) {
+    if (column.embedding_width > 0)
+      inputs.embeddings.push_back({column.name, column.categories, column.embedding_width});
+    else
+      ++inputs.features;
+  }
+  return inputs;
+}
+
+at::Tensor ids_in(const void* words, int64_t rows, int64_t count, int64_t stride) {
+  return at::from_blob(const_cast<void*>(words), {rows, count}, {stride, 1}, at::TensorOptions(at::kInt));
+}
+
 double count_elements(const std::vector<TensorPlan>& tensors) {
   double count = 0;
   for (const TensorPlan& plan : tensors) {

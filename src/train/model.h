@@ -10,6 +10,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "base/status.h"
+#include "features/fitted.h"
 #include "train/config.h"
 #include "train/safetensors.h"
 
@@ -20,11 +21,6 @@ struct NamedTensor {
   at::Tensor tensor;
 };
 
-/// A categorical input: ids from 0 to categories − 1, each of which has a learned vector.
-struct EmbeddingInput {
-  std::string name;  ///< of the column
-  int64_t categories = 0, width = 0;
-};
 /// What a model is made for.
 struct ModelInputs {
   int64_t features = 0;  ///< numbers
@@ -34,6 +30,11 @@ struct ModelInputs {
   /// Numbers that a row is for the model's layers: features and embedded ids.
   int64_t width() const;
 };
+
+/// What the fitted features are for a model.
+ModelInputs inputs_of(const features::Fitted& fitted);
+/// Ids among 4-byte words: `rows` rows of `count`, each `stride` words after the one before. A view.
+at::Tensor ids_in(const void* words, int64_t rows, int64_t count, int64_t stride);
 
 /// A tensor that a model of this configuration has, before there is one.
 struct TensorPlan {

@@ -26,6 +26,7 @@
 #include "loader/row_rules.h"
 #include "plan/planner.h"
 #include "train/bundle.h"
+#include "train/export.h"
 #include "train/library_functions.h"
 #include "train/loss.h"
 #include "train/metrics.h"
@@ -128,22 +129,7 @@ Result<std::unique_ptr<Scorer>> make_scorer(Bundle bundle, plan::Catalog& catalo
                     features::RowPacker::make(fitted, with_target ? bundle.target : "", /*of_bundle=*/true));
   scorer->packer.emplace(std::move(packer));
 
-  MILLSTREAM_ASSIGN(const auto type, scalar_type(bundle.precision));
-  // The weights' sizes are checked against the description before anything of that size is allocated.
-  int64_t weight_bytes = 0;
-  for (const StoredTensor& tensor : bundle.weights.tensors)
-    weight_bytes += static_cast<int64_t>(tensor.bytes.size());
-  const auto tensors = plan_tensors(bundle.model, bundle.model_inputs);
-  if (!tensors.ok())
-    return data_error("the bundle {} is damaged: {}", work.bundle, tensors.status().message());
-  const double expected = count_elements(*tensors) * (type == at::kDouble ? 8 : 4);
-  if (expected != static_cast<double>(weight_bytes))
-    return data_error(
-        "the bundle {} is damaged: its model has {:.0f} bytes of weights and weights.safetensors {}",
-        work.bundle, expected, weight_bytes);
-  MILLSTREAM_ASSIGN(scorer->model, make_model(bundle.model, bundle.model_inputs, type, 0));
-  const Status loaded = scorer->model->load(bundle.weights.tensors);
-  if (!loaded.ok()) return with_context(loaded, fmt::format("the bundle {} is damaged", work.bundle));
+  MILLSTREAM_ASSIGN(scorer->model, model_of_bundle(bundle, work.bundle));
 
   // The same rules as in training: what may be null, and what leaves a row out.
   std::vector<features::RawColumnRule> rules;
@@ -157,7 +143,7 @@ Result<std::unique_ptr<Scorer>> make_scorer(Bundle bundle, plan::Catalog& catalo
     for (const features::FeatureSpec& spec : bundle.features) {
       const bool filled = features::steps_take_nulls(spec.steps);
       for (size_t i = 0; i < spec.columns.size(); ++i)
-        rules.push_back({column++, filled, false, spec.on_null});
+        rules.push_back({.column = column++, .nulls_allowed = filled, .on_null = spec.on_null});
     }
   }
   scorer->source = std::make_unique<exec::BlockSource>(std::move(pipeline));
@@ -174,7 +160,10 @@ Status forward(const Scorer& scorer, const float* packed, int64_t rows, ScoredBl
       at::from_blob(const_cast<float*>(packed), {rows, inputs}, {stride, 1}, at::TensorOptions(at::kFloat));
   if (scorer.model->type() != at::kFloat) features = features.to(scorer.model->type());
   const Task task = task_of(scorer.bundle.loss);
-  at::Tensor outputs = scorer.model->forward(features).to(at::kDouble).contiguous();
+  ModelBatch batch(features);
+  if (scorer.packer->num_ids() > 0)
+    batch.ids = ids_in(packed + scorer.packer->first_id(), rows, scorer.packer->num_ids(), stride);
+  at::Tensor outputs = scorer.model->forward(batch).to(at::kDouble).contiguous();
   if (scorer.with_target) {
     MILLSTREAM_TRY(
         check_targets(task, scorer.model->outputs(), scorer.bundle.target, packed + inputs, rows, stride));

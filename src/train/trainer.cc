@@ -9,6 +9,7 @@
 #include "base/progress.h"
 #include "base/trace.h"
 #include "train/distributed.h"
+#include "train/event_file.h"
 #include "train/fused_mlp.h"
 #include "train/learning_rate.h"
 #include "train/loss.h"
@@ -73,6 +74,7 @@ class Trainer {
 
   bool first_trainer() const { return setting_.trainer == 0; }
   /// The batch's rows as the model takes them; of float32 it is a view of the slot.
+  ModelBatch inputs_of_rows(const Batch& batch) const;
   at::Tensor features_of(const Batch& batch) const;
   at::Tensor target_of(const Batch& batch) const;
   /// What the batch's rows count, in the model's type; undefined where all count 1.
@@ -82,6 +84,7 @@ class Trainer {
   Status check_targets(const Batch& batch) const;
   Status check_loss(const Batch& batch, double value) const;
   Status divide_by_weight();
+  Status write_histograms();
   double wait_fraction() const;
 
   comm::Job& job_;
@@ -99,6 +102,7 @@ class Trainer {
   int64_t updates_ = 0;  ///< steps of the optimizer
   double rate_ = 0;      ///< learning rate of the last one
   LineFile metrics_file_;
+  EventFile events_;
   TrainerResult result_;
 
   // Of this trainer, since the last report; then of all trainers, over the epoch. Rows count by their weights.
@@ -127,8 +131,8 @@ class Trainer {
 Status Trainer::start() {
   start_ns_ = monotonic_ns();
   MILLSTREAM_ASSIGN(const at::ScalarType type, scalar_type(setting_.config.precision));
-  const int64_t inputs = static_cast<int64_t>(loader_.layout().segments.at(0).columns.size());
-  MILLSTREAM_ASSIGN(model_, make_model(setting_.model, inputs, type, setting_.config.seed));
+  MILLSTREAM_ASSIGN(
+      model_, make_model(setting_.model, inputs_of(loader_.survey().fitted), type, setting_.config.seed));
   if (setting_.resume != nullptr) {
     const auto stored = tensors_named(*setting_.resume, "model.");
     MILLSTREAM_TRY(with_context(model_->load(stored), "the checkpoint doesn't fit the recipe"));
@@ -159,6 +163,8 @@ Status Trainer::start() {
   } else if (!setting_.run.empty()) {
     MILLSTREAM_TRY(metrics_file_.open(metrics));
   }
+  if (!setting_.run.empty() && setting_.config.tensorboard)
+    MILLSTREAM_TRY(events_.open(setting_.run + "/tensorboard", result_.steps));
   return Status::OK();
 }
 
@@ -326,6 +332,15 @@ at::Tensor Trainer::features_of(const Batch& batch) const {
   return model_->type() == at::kFloat ? view : view.to(model_->type());
 }
 
+ModelBatch Trainer::inputs_of_rows(const Batch& batch) const {
+  ModelBatch rows(features_of(batch));
+  if (batch.layout->ids >= 0) {
+    const int64_t count = static_cast<int64_t>(model_->inputs().embeddings.size());
+    rows.ids = ids_in(batch.ints(batch.layout->ids), batch.rows, count, count);
+  }
+  return rows;
+}
+
 at::Tensor Trainer::target_of(const Batch& batch) const {
   const loader::Segment& segment = batch.layout->segments[1];
   const int64_t stride = segment.row_bytes / static_cast<int64_t>(sizeof(float));
@@ -348,7 +363,14 @@ Status Trainer::check_targets(const Batch& batch) const {
 }
 
 at::Tensor Trainer::weights_of(const Batch& batch, const at::Tensor& target) const {
-  return class_weights_.defined() ? class_weights_.index_select(0, target.to(at::kLong)) : at::Tensor();
+  at::Tensor weights;
+  if (batch.layout->weight >= 0)
+    weights = at::from_blob(const_cast<float*>(batch.floats(batch.layout->weight)), {batch.rows},
+                            at::TensorOptions(at::kFloat))
+                  .to(model_->type());
+  if (!class_weights_.defined()) return weights;
+  const at::Tensor of_class = class_weights_.index_select(0, target.to(at::kLong));
+  return weights.defined() ? weights * of_class : of_class;
 }
 
 Status Trainer::divide_by_weight() {
@@ -391,7 +413,7 @@ Status Trainer::train_step(const Batch& batch) {
     at::Tensor loss;
     {
       TraceSpan span("forward");
-      ModelBatch rows_of_model(features);
+      ModelBatch rows_of_model = inputs_of_rows(batch);
       rows_of_model.training = true;
       rows_of_model.step = static_cast<uint64_t>(result_.steps);
       rows_of_model.first_row = batch.first_row;
@@ -411,6 +433,8 @@ Status Trainer::train_step(const Batch& batch) {
     rate_ = learning_rate_->at(updates_++);
     optimizer_->set_learning_rate(rate_);
     optimizer_->step();
+    if (setting_.config.histograms && events_.is_open() && batch.step + 1 == loader_.steps_per_epoch())
+      MILLSTREAM_TRY(write_histograms());
     if (parallel_) parallel_->clear_gradients();
   }
   window_loss_ += value;
@@ -418,6 +442,21 @@ Status Trainer::train_step(const Batch& batch) {
   rows_seen_ += batch.global_rows;
   ++result_.steps;
   return Status::OK();
+}
+
+Status Trainer::write_histograms() {
+  std::vector<std::pair<std::string, Histogram>> histograms;
+  const auto add = [&](const std::string& name, const at::Tensor& tensor) {
+    const at::Tensor values = tensor.detach().to(at::kDouble).contiguous();
+    Histogram histogram;
+    for (int64_t i = 0; i < values.numel(); ++i) histogram.add(values.const_data_ptr<double>()[i]);
+    histograms.emplace_back(name, std::move(histogram));
+  };
+  for (const NamedTensor& parameter : model_->parameters()) {
+    add("weights/" + parameter.name, parameter.tensor);
+    add("gradients/" + parameter.name, parameter.tensor.grad());
+  }
+  return events_.write_histograms(result_.steps + 1, histograms);
 }
 
 Status Trainer::report(const Batch& batch, bool end_of_epoch) {
@@ -433,16 +472,22 @@ Status Trainer::report(const Batch& batch, bool end_of_epoch) {
   result_.loss_last = last_loss_;
   if (!first_trainer()) return Status::OK();
   const double seconds = seconds_since(first_batch_ns_);
+  const double speed = seconds > 0 ? static_cast<double>(rows_seen_ - rows_before_) / seconds : 0.0;
+  if (events_.is_open())
+    MILLSTREAM_TRY(events_.write_scalars(result_.steps, {{"train/loss", last_loss_},
+                                                         {"train/learning_rate", rate_},
+                                                         {"train/rows_per_second", speed},
+                                                         {"train/wait_fraction", wait_fraction()}}));
   return metrics_file_.write(fmt::format(
       R"({{"kind":"step","epoch":{},"step":{},"steps":{},"rows":{},"loss":{},"learning_rate":{},"rows_per_second":{:.0f},"wait_fraction":{:.4f}}})",
-      batch.pass.epoch + 1, batch.step + 1, loader_.steps_per_epoch(), rows_seen_, last_loss_, rate_,
-      seconds > 0 ? static_cast<double>(rows_seen_ - rows_before_) / seconds : 0.0, wait_fraction()));
+      batch.pass.epoch + 1, batch.step + 1, loader_.steps_per_epoch(), rows_seen_, last_loss_, rate_, speed,
+      wait_fraction()));
 }
 
 Status Trainer::valid_step(const Batch& batch) {
   MILLSTREAM_TRY(check_targets(batch));
   const at::NoGradGuard no_grad;
-  const at::Tensor predicted = model_->forward(features_of(batch)).contiguous();
+  const at::Tensor predicted = model_->forward(inputs_of_rows(batch)).contiguous();
   const float* actual = batch.floats(1);
   const int64_t stride = batch.layout->segments[1].row_bytes / static_cast<int64_t>(sizeof(float));
   if (model_->type() == at::kDouble) {
@@ -493,9 +538,14 @@ Status Trainer::write_epoch(int64_t epoch) {
   std::string valid;
   for (const auto& [name, value] : last_valid_)
     valid += fmt::format(R"({}"{}":{})", valid.empty() ? "" : ",", name, value);
-  last_valid_.clear();
+  const auto metrics = std::exchange(last_valid_, {});
   ++result_.epochs;
   if (!first_trainer()) return Status::OK();
+  if (events_.is_open()) {
+    std::vector<std::pair<std::string, double>> scalars{{"epoch/loss", loss}};
+    for (const auto& [name, value] : metrics) scalars.emplace_back("valid/" + name, value);
+    MILLSTREAM_TRY(events_.write_scalars(result_.steps, scalars));
+  }
   return metrics_file_.write(fmt::format(
       R"({{"kind":"epoch","epoch":{},"steps":{},"rows":{},"loss":{},"valid":{{{}}},"seconds":{:.3f}}})",
       epoch + 1, result_.steps, rows_seen_, loss, valid, seconds_since(first_batch_ns_)));

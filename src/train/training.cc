@@ -146,11 +146,15 @@ Result<Bundle> begin_bundle(const TrainJob& job, plan::Catalog& catalog, const l
   bundle.batch_size = job.loader.batch_size;
   bundle.rows_train = survey.rows_train;
   bundle.model_inputs = static_cast<int64_t>(survey.fitted.columns.size());
-  // Prediction has no target: the features are described without it.
+  // Prediction has no target and no weight: the features are described without them.
   features::Fitted fitted = survey.fitted;
   const int target = fitted.input->GetFieldIndex(job.data.target);
   if (target >= 0) {
     MILLSTREAM_ASSIGN(fitted.input, fitted.input->RemoveField(target));
+  }
+  const int weight = job.data.weight.empty() ? -1 : fitted.input->GetFieldIndex(job.data.weight);
+  if (weight >= 0) {
+    MILLSTREAM_ASSIGN(fitted.input, fitted.input->RemoveField(weight));
   }
   MILLSTREAM_ASSIGN(bundle.fitted_json, features::fitted_to_json(fitted));
   MILLSTREAM_ASSIGN(const plan::NodePtr plan,
@@ -249,6 +253,7 @@ std::map<std::string, std::string> describe_run(const TrainJob& work) {
     hidden += fmt::format("{}{}", hidden.empty() ? "" : ", ", width);
   add("model.hidden", "[" + hidden + "]");
   add("model.classes", work.model.classes);
+  if (!work.data.weight.empty()) add("data.weight", work.data.weight);
   // Keys that came later are there where they are set, so that older checkpoints still fit.
   if (work.model.dropout > 0) add("model.dropout", work.model.dropout);
   if (work.model.batch_norm) add("model.batch_norm", true);
@@ -474,6 +479,6 @@ std::string torch_version() {
 
 extern "C" const millstream::train::TrainLibrary* millstream_train_library() {
   using namespace millstream::train;
-  static const TrainLibrary library{&train, &predict, &evaluate, &torch_version};
+  static const TrainLibrary library{&train, &predict, &evaluate, &torch_version, &export_bundle};
   return &library;
 }

@@ -68,6 +68,12 @@ struct PredictJob {
   bool overwrite = false;
   loader::LoaderConfig loader;
 };
+struct ExportJob {
+  std::string bundle;
+  std::string format;  ///< torchscript, state_dict
+  std::string output;
+  bool overwrite = false;
+};
 struct EvaluateSummary {
   int64_t rows = 0;
   std::map<std::string, double> metrics;
@@ -80,6 +86,7 @@ struct TrainLibrary {
   Result<int64_t> (*predict)(comm::Job&, plan::Catalog&, const PredictJob&);  ///< rows written
   Result<EvaluateSummary> (*evaluate)(comm::Job&, plan::Catalog&, const PredictJob&);
   std::string (*torch_version)();
+  Status (*export_bundle)(const ExportJob&);  ///< of one rank alone
 };
 /// Opens libmillstream_train.so (beside this program's library) once. Errors say which library is missing.
 /// In the static library millstream_train_opener (src/train/library.cc), which sees no torch: link that one.

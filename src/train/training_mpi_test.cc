@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <numeric>
+#include <thread>
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -13,6 +14,7 @@
 #include "exec/parquet_writer.h"
 #include "train/bundle.h"
 #include "train/library_functions.h"
+#include "train/predictor.h"
 #include "train/run_directory.h"
 
 namespace millstream::train {
@@ -212,6 +214,84 @@ TEST_F(TrainingTest, TrainsPredictsAndEvaluates) {
   const auto both = read_predictions(path("out.parquet"));
   ASSERT_EQ(both.size(), 2700u);
   for (int i = 0; i < 700; ++i) EXPECT_FLOAT_EQ(both[i], predictions[i]);
+}
+
+TEST_F(TrainingTest, PredictorGivesWhatPredictWrites) {
+  write_data("train.parquet", 2000);
+  write_data("new.parquet", 500, /*null_at=*/77, /*with_target=*/false);
+  for (const bool embedded : {false, true}) {
+    const std::string run = embedded ? "embedded" : "plain";
+    TrainJob work = job(run);
+    work.data.features = {{{"a"}, {{"standard_scale", {}}}, features::OnNull::kError},
+                          {{"b"}, {{"max_abs_scale", {}}}, features::OnNull::kDrop}};
+    work.data.train = "SELECT a * 2 AS a, b, y FROM 'train.parquet'";
+    if (embedded) {
+      work.data.features[1].steps = {{"hash_bucket", {"30"}}, {"embedding", {"3"}}};
+      work.model.kind = "wide_deep";
+      work.model.batch_norm = true;
+    }
+    const auto summary = run_training(work);
+    ASSERT_TRUE(summary.ok()) << summary.status().ToString();
+    ASSERT_TRUE(run_predict(summary->bundle, {path("new.parquet")}, path(run + ".parquet")).ok());
+    if (test_job().rank() != 0) continue;
+    const std::vector<double> written = read_predictions(path(run + ".parquet"));
+    const auto predictor = *Predictor::open(summary->bundle);
+    EXPECT_EQ(predictor->input()->field_names(), (std::vector<std::string>{"a", "b"}));
+    EXPECT_EQ(predictor->outputs(), 1);
+    const auto catalog = exec::make_file_catalog(1);
+    const auto table = *catalog->open({{path("new.parquet")}, "", {}});
+    const auto reader = *table->read(0, {0, 1});
+    const auto rows = *reader->next();
+    // All at once, and row by row from two threads.
+    const std::vector<double> all = *predictor->predict(*rows);
+    std::vector<double> single(all.size());
+    std::vector<std::thread> threads;
+    for (int thread = 0; thread < 2; ++thread)
+      threads.emplace_back([&, thread] {
+        for (int64_t row = thread; row < rows->num_rows(); row += 2)
+          single[static_cast<size_t>(row)] = (*predictor->predict(*rows->Slice(row, 1)))[0];
+      });
+    for (std::thread& thread : threads) thread.join();
+    for (size_t row = 0; row < all.size(); ++row) {
+      EXPECT_EQ(std::isnan(all[row]), std::isnan(written[row])) << row;
+      EXPECT_EQ(std::isnan(all[row]), !embedded && row == 77) << row;
+      if (std::isnan(all[row])) continue;
+      EXPECT_NEAR(all[row], written[row], 1e-5 * std::abs(written[row]) + 1e-5) << row;
+      EXPECT_NEAR(single[row], written[row], 1e-5 * std::abs(written[row]) + 1e-5) << row;
+    }
+    const auto wrong = arrow::RecordBatch::Make(arrow::schema({rows->schema()->field(0)}), 1,
+                                                {rows->column(0)->Slice(0, 1)});
+    EXPECT_EQ(predictor->predict(*wrong).status().message(),
+              "the rows have 1 columns where the bundle needs 2: a, b");
+    // Integers cast to the columns' type; text does not.
+    arrow::Int64Builder whole;
+    ASSERT_TRUE(whole.Append(3).ok());
+    arrow::StringBuilder word;
+    ASSERT_TRUE(word.Append("x").ok());
+    const auto three = *whole.Finish(), text = *word.Finish();
+    const auto batch_of = [&](const std::shared_ptr<arrow::Array>& a) {
+      return arrow::RecordBatch::Make(
+          arrow::schema({arrow::field("a", a->type()), arrow::field("b", arrow::int64())}), 1, {a, three});
+    };
+    EXPECT_TRUE(predictor->predict(*batch_of(three)).ok());
+    EXPECT_EQ(exit_code(predictor->predict(*batch_of(text)).status()), 3);
+    EXPECT_EQ(Predictor::open(path("nothing")).status().message(), "there is no bundle " + path("nothing"));
+  }
+}
+
+TEST_F(TrainingTest, BundlesAreExported) {
+  write_data("train.parquet", 800);
+  TrainJob work = job("run");
+  work.data.features[0].columns = {"a"};
+  work.data.features.push_back({{"b"}, {{"categorify", {}}, {"embedding", {"4"}}}, features::OnNull::kError});
+  const auto summary = run_training(work);
+  ASSERT_TRUE(summary.ok()) << summary.status().ToString();
+  if (test_job().rank() != 0) return;
+  ASSERT_TRUE(export_bundle({summary->bundle, "torchscript", path("model.pt"), false}).ok());
+  EXPECT_EQ(export_bundle({summary->bundle, "torchscript", path("model.pt"), false}).ok(), false);
+  ASSERT_TRUE(export_bundle({summary->bundle, "state_dict", path("model.pt"), true}).ok());
+  EXPECT_EQ(export_bundle({summary->bundle, "onnx", path("m"), true}).message(),
+            "a bundle can be exported to torchscript or state_dict, not to 'onnx'");
 }
 
 TEST_F(TrainingTest, EvaluateRepeatsWhatValidationPrinted) {

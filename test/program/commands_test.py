@@ -18,7 +18,7 @@ class CommandLine(ProgramTest):
     def test_version_and_help(self):
         self.assertRegex(self.run_program("--version").out, r"^millstream \d+\.\d+\.\d+\n$")
         text = self.run_program("--help").out
-        for command in ("train", "batches", "predict", "evaluate", "query", "explain", "generate", "info"):
+        for command in ("train", "batches", "predict", "evaluate", "export", "query", "explain", "generate", "info"):
             self.assertIn(command, text)
             self.assertIn("Usage", self.run_program(command, "--help").out)
 

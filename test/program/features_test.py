@@ -74,6 +74,30 @@ class Features(ProgramTest):
                 digests.add(out)
         self.assertEqual(len(digests), 1, digests)
 
+    def test_embeddings_and_weights(self):
+        """Ids and weights beside the numbers: the same on any number of ranks, in training and from the bundle."""
+        self.make_rows()
+        text = (self.scratch / "r.toml").read_text()
+        text = text.replace('"hash_bucket(16)", "max_abs_scale"', '"hash_bucket(16)", "embedding(4)"')
+        text = text.replace('"one_hot(min_count=10)"', '"categorify(min_count=10)", "embedding(3)"')
+        text = text.replace("[data]", '[data]\nweight = "w"').replace("SELECT ", "SELECT 0.5 + abs(coalesce(a, 0)) AS w, ")
+        (self.scratch / "e.toml").write_text(text)
+        digests = {self.run_program("batches", "e.toml", "--digest", "--ranks", ranks, "--transport", transport).out
+                   for ranks in (1, 3) for transport in ("shared", "messages")}
+        self.assertEqual(len(digests), 1, digests)
+        for kind in ("mlp", "wide_deep", "dcn"):
+            for ranks in (1, 2):
+                summary = self.run_program(
+                    "train", "e.toml", "--out", "run", "--overwrite", "--json", "--ranks", ranks, "--trainers", "all", "--set",
+                    f"model.kind={kind}", "--set", "model.batch_norm=true", "--set", "model.dropout=0.1").json()
+            scored = self.run_program("evaluate", "run/bundle", "rows_*.parquet", "--json").json()
+            self.assertLess(scored["rmse"], 1.0)
+            self.run_program("predict", "run/bundle", "rows_*.parquet", "-o", f"{kind}.parquet")
+            self.assertEqual(pq.read_table(self.scratch / f"{kind}.parquet").num_rows, 6000)
+            self.assertGreater(summary["parameters"], 17 * 4)
+        self.assertIn("the weight column 'y' is also the target",
+                      self.run_program("batches", "e.toml", "--set", "data.weight=y", code=2).err)
+
     def test_the_bundle_does_the_same(self):
         self.make_rows()
         summary = self.run_program("train", "r.toml", "--out", "run", "--json", "--ranks", 2).json()

@@ -55,9 +55,9 @@ Result<std::vector<Explained>> plan_all(const Options& options, plan::Catalog& c
   }
   // As the loader plans them: only what features and target read.
   MILLSTREAM_ASSIGN(auto train, plan_one(data->train, "data.train", data->base_directory, catalog));
-  MILLSTREAM_ASSIGN(const auto features, features::FeaturePlan::make(*train.pipeline.schema, data->features,
-                                                                     data->target, data->on_null_target,
-                                                                     data->weight));
+  MILLSTREAM_ASSIGN(const auto features,
+                    features::FeaturePlan::make(*train.pipeline.schema, data->features, data->target,
+                                                data->on_null_target, data->weight));
   const std::vector<std::string> needed = features.input()->field_names();
   MILLSTREAM_ASSIGN(train.pipeline, plan::select_outputs(train.pipeline, needed));
   result.push_back(std::move(train));

@@ -52,7 +52,7 @@ struct Options {
   std::string out_directory;  ///< also generate's
   std::string resume;         ///< a directory, or "auto"
   bool resume_anyway = false;
-  int max_restarts = 0;  ///< after a lost rank
+  int max_restarts = 0;    ///< after a lost rank
   bool overwrite = false;  ///< also predict's, query's and generate's
   bool trace = false;
 
@@ -63,7 +63,7 @@ struct Options {
   // predict, evaluate.
   std::string bundle;
   std::vector<std::string> inputs;
-  std::string output;  ///< also query's and init's
+  std::string output;         ///< also query's and init's
   std::string export_format;  ///< export's --to
 
   // profile, init; their files, or profile's query, are `inputs`.

@@ -13,9 +13,12 @@
 // until
 //    the Work is done. Dense tensors of any strides are taken; those that are not contiguous go through a
 //    copy. Empty tensors are ordinary.
-// 4. Work: wait(timeout) throws what went wrong, or an error when the timeout passes (the operation goes on);
+// 4. Work: wait(timeout) throws what went wrong, or an error when the timeout passes (the operation goes on). Without
+//    one it takes that of the call's options; where they name none either, it waits for as long as it takes.
 //    getFuture() completes with the list of output tensors, in the worker thread: callbacks there must not
 //    block.
+//    reduce_scatter, scatter, gather and alltoall are made of all_reduce, broadcast and all_gather: right, and as fast
+//    as these are.
 // 5. Types: float, double, half, bfloat16 (summed in float), int8…int64, uint8, bool. A bool's sum is a
 // logical
 //    or, its product a logical and. AVG is for floating point.
@@ -66,6 +69,29 @@ class MillstreamBackend final : public c10d::Backend {
   c10::intrusive_ptr<c10d::Work> allgather_into_tensor_coalesced(
       std::vector<at::Tensor>& outputs, std::vector<at::Tensor>& inputs,
       const c10d::AllgatherOptions& options) override;
+  c10::intrusive_ptr<c10d::Work> allgather_coalesced(std::vector<std::vector<at::Tensor>>& outputs,
+                                                     std::vector<at::Tensor>& inputs,
+                                                     const c10d::AllgatherOptions& options) override;
+  c10::intrusive_ptr<c10d::Work> gather(std::vector<std::vector<at::Tensor>>& outputs,
+                                        std::vector<at::Tensor>& inputs,
+                                        const c10d::GatherOptions& options) override;
+  c10::intrusive_ptr<c10d::Work> scatter(std::vector<at::Tensor>& outputs,
+                                         std::vector<std::vector<at::Tensor>>& inputs,
+                                         const c10d::ScatterOptions& options) override;
+  c10::intrusive_ptr<c10d::Work> reduce_scatter(std::vector<at::Tensor>& outputs,
+                                                std::vector<std::vector<at::Tensor>>& inputs,
+                                                const c10d::ReduceScatterOptions& options) override;
+  c10::intrusive_ptr<c10d::Work> _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                                      const c10d::ReduceScatterOptions& options) override;
+  c10::intrusive_ptr<c10d::Work> reduce_scatter_tensor_coalesced(
+      std::vector<at::Tensor>& outputs, std::vector<at::Tensor>& inputs,
+      const c10d::ReduceScatterOptions& options) override;
+  c10::intrusive_ptr<c10d::Work> alltoall(std::vector<at::Tensor>& outputs, std::vector<at::Tensor>& inputs,
+                                          const c10d::AllToAllOptions& options) override;
+  c10::intrusive_ptr<c10d::Work> alltoall_base(at::Tensor& output, at::Tensor& input,
+                                               std::vector<int64_t>& output_splits,
+                                               std::vector<int64_t>& input_splits,
+                                               const c10d::AllToAllOptions& options) override;
   c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions& options) override;
 
  private:
@@ -74,7 +100,9 @@ class MillstreamBackend final : public c10d::Backend {
     std::function<Status()> run;
   };
   c10::intrusive_ptr<c10d::Work> enqueue(c10d::OpType type, std::string description,
-                                         std::vector<at::Tensor> outputs, std::function<Status()> run);
+                                         std::vector<at::Tensor> outputs, std::chrono::milliseconds timeout,
+                                         std::function<Status()> run);
+  Status exchange(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs);
   void check_tensor(const at::Tensor& tensor, const char* operation) const;
   void check_root(int64_t root, const char* operation) const;
   void run_queue();

@@ -299,5 +299,167 @@ TEST(ProcessGroup, AFailedPeerBecomesAnErrorThatNamesOperationAndRanks) {
   test_job().clear_failure();
 }
 
+TEST(ProcessGroup, GatherAndScatterToAndFromEveryRoot) {
+  auto group = make_process_group(all_ranks(), "test");
+  const int rank = group->getRank(), ranks = group->getSize();
+  for (int root = 0; root < ranks; ++root) {
+    for (const at::ScalarType type : kTypes) {
+      for (const int64_t size : kSizes) {
+        std::vector<at::Tensor> mine{values_of(rank, size, type)};
+        std::vector<std::vector<at::Tensor>> all;
+        if (rank == root) {
+          all.resize(1);
+          for (int r = 0; r < ranks; ++r) all[0].push_back(at::empty({size}, mine[0].options()));
+        }
+        c10d::GatherOptions gather;
+        gather.rootRank = root;
+        group->gather(all, mine, gather)->wait();
+        for (int r = 0; r < ranks && rank == root; ++r)
+          EXPECT_TRUE(all[0][r].equal(values_of(r, size, type))) << root << " " << type << " " << size;
+
+        std::vector<std::vector<at::Tensor>> parts;
+        if (rank == root) {
+          parts.resize(1);
+          for (int r = 0; r < ranks; ++r) parts[0].push_back(values_of(r + 5, size, type));
+        }
+        std::vector<at::Tensor> got{at::empty({size}, mine[0].options())};
+        c10d::ScatterOptions scatter;
+        scatter.rootRank = root;
+        group->scatter(got, parts, scatter)->wait();
+        EXPECT_TRUE(got[0].equal(values_of(rank + 5, size, type))) << root << " " << type << " " << size;
+      }
+    }
+  }
+}
+
+TEST(ProcessGroup, ReduceScatterOfListsAndTensors) {
+  auto group = make_process_group(all_ranks(), "test");
+  const int rank = group->getRank(), ranks = group->getSize();
+  for (const auto op : {c10d::ReduceOp::SUM, c10d::ReduceOp::AVG, c10d::ReduceOp::PRODUCT,
+                        c10d::ReduceOp::MIN, c10d::ReduceOp::MAX}) {
+    for (const at::ScalarType type : kTypes) {
+      if (op == c10d::ReduceOp::AVG && !at::isFloatingType(type)) continue;
+      for (const int64_t size : {0, 1, 7, 1000}) {
+        c10d::ReduceScatterOptions options;
+        options.reduceOp = op;
+        const at::Tensor whole = values_of(rank, size * ranks, type),
+                         expected = expected_of(op, ranks, size * ranks, type).narrow(0, rank * size, size);
+        at::Tensor output = at::empty({size}, whole.options()), input = whole.clone();
+        group->reduce_scatter_single(output, input, options)->wait();
+        EXPECT_TRUE(at::allclose(output.to(at::kDouble), expected.to(at::kDouble), 1e-2, 1e-2))
+            << int(op) << " " << type << " " << size;
+        EXPECT_TRUE(input.equal(whole));
+        // A list whose parts differ in length: rank r gets size + r.
+        std::vector<std::vector<at::Tensor>> list(1);
+        int64_t begin = 0, mine = 0;
+        const at::Tensor longer = values_of(rank, size * ranks + ranks * (ranks - 1) / 2, type);
+        for (int r = 0; r < ranks; ++r) {
+          if (r == rank) mine = begin;
+          list[0].push_back(longer.narrow(0, begin, size + r));
+          begin += size + r;
+        }
+        std::vector<at::Tensor> outputs{at::empty({size + rank}, whole.options())};
+        group->reduce_scatter(outputs, list, options)->wait();
+        EXPECT_TRUE(at::allclose(
+            outputs[0].to(at::kDouble),
+            expected_of(op, ranks, longer.numel(), type).narrow(0, mine, size + rank).to(at::kDouble), 1e-2,
+            1e-2))
+            << int(op) << " " << type << " " << size;
+      }
+    }
+  }
+}
+
+TEST(ProcessGroup, AllToAllEvenUnevenAndOfLists) {
+  auto group = make_process_group(all_ranks(), "test");
+  const int rank = group->getRank(), ranks = group->getSize();
+  /// What rank a sends to rank b: a + b rows of two.
+  const auto part = [](int a, int b, at::ScalarType type) {
+    return values_of(10 * a + b, 2 * (a + b), type).view({a + b, 2});
+  };
+  for (const at::ScalarType type : kTypes) {
+    std::vector<at::Tensor> inputs, outputs, expected;
+    std::vector<int64_t> from, to;
+    for (int r = 0; r < ranks; ++r) {
+      inputs.push_back(part(rank, r, type));
+      expected.push_back(part(r, rank, type));
+      outputs.push_back(at::empty_like(expected.back()));
+      from.push_back(inputs.back().size(0));
+      to.push_back(expected.back().size(0));
+    }
+    group->alltoall(outputs, inputs, {})->wait();
+    for (int r = 0; r < ranks; ++r) EXPECT_TRUE(outputs[r].equal(expected[r])) << type << " from " << r;
+    at::Tensor input = at::cat(inputs), output = at::empty_like(at::cat(expected));
+    group->all_to_all_single(output, input, to, from, {})->wait();
+    EXPECT_TRUE(output.equal(at::cat(expected))) << type;
+    // Even shares, into a tensor that is not contiguous.
+    at::Tensor even = values_of(rank, 6 * ranks, type).view({3 * ranks, 2}),
+               strided = at::zeros({2, 3 * ranks}, even.options()).t();
+    std::vector<int64_t> none;
+    group->all_to_all_single(strided, even, none, none, {})->wait();
+    for (int r = 0; r < ranks; ++r)
+      EXPECT_TRUE(strided.narrow(0, 3 * r, 3)
+                      .equal(values_of(r, 6 * ranks, type).view({3 * ranks, 2}).narrow(0, 3 * rank, 3)))
+          << type;
+  }
+  std::vector<int64_t> wrong(static_cast<size_t>(ranks), 1), none;
+  at::Tensor input = at::zeros({ranks + 1}), output = at::zeros({ranks});
+  EXPECT_NE(error_of([&] {
+              group->all_to_all_single(output, input, none, wrong, {});
+            }).find("that add up to its first dimension"),
+            std::string::npos);
+}
+
+TEST(ProcessGroup, CoalescedAllGather) {
+  auto group = make_process_group(all_ranks(), "test");
+  const int rank = group->getRank(), ranks = group->getSize();
+  std::vector<at::Tensor> inputs{values_of(rank, 5, at::kFloat), values_of(rank, 70001, at::kLong)};
+  std::vector<std::vector<at::Tensor>> outputs;
+  for (int r = 0; r < ranks; ++r)
+    outputs.push_back({at::empty({5}), at::empty({70001}, at::TensorOptions(at::kLong))});
+  auto* backend = static_cast<MillstreamBackend*>(group->getBackend(c10::DeviceType::CPU).get());
+  backend->allgather_coalesced(outputs, inputs, {})->wait();
+  for (int r = 0; r < ranks; ++r) {
+    EXPECT_TRUE(outputs[r][0].equal(values_of(r, 5, at::kFloat)));
+    EXPECT_TRUE(outputs[r][1].equal(values_of(r, 70001, at::kLong)));
+  }
+}
+
+TEST(ProcessGroup, SubgroupsAndSeveralGroupsAtOnce) {
+  const int size = test_job().size(), rank = test_job().rank();
+  auto whole = make_process_group(all_ranks(), "whole"), second = make_process_group(all_ranks(), "second");
+  // Every pair of neighbours, made by all in the same order.
+  std::vector<c10::intrusive_ptr<c10d::ProcessGroup>> pairs;
+  for (int first = 0; first + 1 < size; ++first) {
+    auto communicator = test_job().make_communicator({first, first + 1});
+    ASSERT_TRUE(communicator.ok());
+    pairs.push_back(*communicator ? make_process_group(std::move(*communicator), "pair") : nullptr);
+  }
+  for (int round = 0; round < 20; ++round) {
+    // Ranks enqueue on their groups in different orders: groups don't wait for one another.
+    std::vector<at::Tensor> a{at::full({10000}, rank + 1.0)}, b{at::full({1}, rank + 2.0)};
+    std::vector<c10::intrusive_ptr<c10d::Work>> works;
+    std::vector<std::vector<at::Tensor>> in_pairs(pairs.size());
+    const auto on_pairs = [&] {
+      for (size_t pair = 0; pair < pairs.size(); ++pair) {
+        if (!pairs[pair]) continue;
+        in_pairs[pair] = {at::full({3}, 1.0 * rank)};
+        works.push_back(pairs[pair]->allreduce(in_pairs[pair]));
+      }
+    };
+    if (rank % 2 == 0) works.push_back(whole->allreduce(a));
+    on_pairs();
+    works.push_back(second->allreduce(b));
+    if (rank % 2 != 0) works.push_back(whole->allreduce(a));
+    for (const auto& work : works) work->wait();
+    EXPECT_EQ(a[0][9999].item<double>(), size * (size + 1) / 2.0);
+    EXPECT_EQ(b[0].item<double>(), size * (size + 1) / 2.0 + size);
+    for (size_t pair = 0; pair < pairs.size(); ++pair)
+      if (pairs[pair]) {
+        EXPECT_EQ(in_pairs[pair][0][2].item<double>(), 2.0 * static_cast<double>(pair) + 1);
+      }
+  }
+}
+
 }  // namespace
 }  // namespace millstream::train

@@ -83,6 +83,7 @@ class Trainer {
   int64_t rows_of_update(const Batch& batch, bool* last) const;
   Status check_targets(const Batch& batch) const;
   Status check_loss(const Batch& batch, double value) const;
+  Status diverged(const std::string& what) const;
   Status divide_by_weight();
   Status write_histograms();
   double wait_fraction() const;
@@ -122,6 +123,7 @@ class Trainer {
   int64_t next_look_ = 0, last_look_ = 0, last_look_ns_ = 0;
   int32_t stop_signal_ = 0, requests_ = 0, requests_before_ = 0;
   bool checkpoint_due_ = false;
+  int64_t last_checkpoint_ = 0;                 ///< batches it was made after; 0: there is none
   int64_t rows_before_ = 0, steps_before_ = 0;  ///< of the run that this one goes on with
 
   int64_t start_ns_ = 0, first_batch_ns_ = 0, next_progress_ns_ = 0;
@@ -215,7 +217,7 @@ Status Trainer::resume(const Checkpoint& from) {
   }
   updates_ = from.updates;
   if (updates_ > 0) rate_ = learning_rate_->at(updates_ - 1);
-  result_.steps = steps_before_ = from.batches;
+  result_.steps = steps_before_ = last_checkpoint_ = from.batches;
   rows_seen_ = rows_before_ = from.rows;
   result_.epochs = from.epochs_done;
   if (first_trainer()) {
@@ -269,6 +271,7 @@ Status Trainer::checkpoint_if_due(const Batch& batch) {
   if (!checkpoint_due_ || !between_updates) return Status::OK();
   checkpoint_due_ = false;
   const Status saved = save();
+  if (saved.ok()) last_checkpoint_ = result_.steps;
   if (stop_signal_ == 0) return saved;
   // Trainer 0's message is the one that is told: it knows what became of the checkpoint.
   if (setting_.reports) (void)setting_.reports->barrier();
@@ -384,14 +387,24 @@ Status Trainer::divide_by_weight() {
   return Status::OK();
 }
 
+Status Trainer::diverged(const std::string& what) const {
+  std::string checkpoint;
+  if (last_checkpoint_ > 0)
+    checkpoint = fmt::format(
+        "; the last checkpoint before it is that of step {}: --resume {} --resume-anyway --set "
+        "train.learning_rate=... goes "
+        "on from there",
+        last_checkpoint_, setting_.run_name);
+  return failed_error(
+      "training diverged: {}; a smaller train.learning_rate (it is {}) or scaled features may help{}", what,
+      setting_.config.learning_rate, checkpoint);
+}
+
 Status Trainer::check_loss(const Batch& batch, double value) const {
   if (std::isfinite(value)) return Status::OK();
-  return failed_error(
-      "training diverged: the loss is {} in epoch {}, step {} of {}; a smaller train.learning_rate (it is "
-      "{}) or scaled "
-      "features may help",
-      std::isnan(value) ? "NaN" : "infinite", batch.pass.epoch + 1, batch.step + 1, loader_.steps_per_epoch(),
-      setting_.config.learning_rate);
+  return diverged(fmt::format("the loss is {} in epoch {}, step {} of {}",
+                              std::isnan(value) ? "NaN" : "infinite", batch.pass.epoch + 1, batch.step + 1,
+                              loader_.steps_per_epoch()));
 }
 
 Status Trainer::train_step(const Batch& batch) {
@@ -512,10 +525,8 @@ Status Trainer::end_validation(const loader::Pass& pass) {
     const char* name = deciding_metric(setting_.config.loss);
     const double score = last_valid_.at(name);
     if (!std::isfinite(score))
-      return failed_error(
-          "training diverged: after epoch {} the model's {} on the validation rows is not finite; a smaller "
-          "train.learning_rate (it is {}) may help",
-          pass.epoch + 1, name, setting_.config.learning_rate);
+      return diverged(fmt::format("after epoch {} the model's {} on the validation rows is not finite",
+                                  pass.epoch + 1, name));
     ++epochs_since_best_;
     if (!has_best_ || score < best_) {
       has_best_ = true;

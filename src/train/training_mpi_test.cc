@@ -441,6 +441,18 @@ TEST_F(TrainingTest, DivergenceNamesEpochAndStep) {
   const std::string text = error_everywhere(run_training(work).status());
   EXPECT_NE(text.find("training diverged: the loss is "), std::string::npos) << text;
   EXPECT_NE(text.find("in epoch 1, step "), std::string::npos) << text;
+  EXPECT_EQ(text.find("checkpoint"), std::string::npos) << text;
+  // After an epoch that was well there is a checkpoint to go on from.
+  work = job("later");
+  work.train.epochs = 2;
+  ASSERT_TRUE(run_training(work).ok());
+  work.train.learning_rate = 1e30;
+  work.train.epochs = 4;
+  work.resume = work.out_directory;
+  work.resume_anyway = true;
+  const std::string later = error_everywhere(run_training(work).status());
+  EXPECT_NE(later.find("the last checkpoint before it is that of step "), std::string::npos) << later;
+  EXPECT_NE(later.find("--resume " + work.out_directory + " --resume-anyway"), std::string::npos) << later;
 }
 
 TEST_F(TrainingTest, BadConfigurationsAndRunDirectories) {

@@ -13,5 +13,6 @@ python=${MILLSTREAM_ENV:-.venv}/bin/python
 "$python" bench/end_to_end.py "$data" ${BASELINE_PYTHON:+--baseline-python "$BASELINE_PYTHON" --baseline-script "$BASELINE_SCRIPT"}
 "$python" bench/loader_batches.py "$data" ${LOADER_BASELINES:+--baselines "$LOADER_BASELINES" --python "${LOADER_PYTHON:-python3}"}
 "$python" bench/overlap.py "$data"
+ninja -C build scan_bench >/dev/null && build/bench/scan "$data"
 if [ -n "${WEATHER_CSV:-}" ]; then "$python" bench/weather.py "$data" "$WEATHER_CSV" ${PEERS_PYTHON:+--peers "$PEERS_PYTHON"}; fi
 if [ -n "${TORCH_PYTHON:-}" ]; then ninja -C build train_steps >/dev/null && "$python" bench/train_steps.py --python "$TORCH_PYTHON"; fi

@@ -73,13 +73,14 @@ Result<std::vector<Explained>> plan_all(const Options& options, plan::Catalog& c
 
 struct Measured {
   plan::ObservedBounds bounds;
-  int64_t rows_read = 0;  ///< of the row groups that were read
-  int64_t rows = 0;       ///< that passed the filter
+  exec::ScanCounts scan;
   double seconds = 0;
+  /// That the filter looked at.
+  int64_t rows_read() const { return scan.rows - scan.rows_pruned - scan.rows_skipped; }
 };
 
 /// Runs the query and looks at what passes its filter.
-Result<Measured> measure(const plan::Pipeline& pipeline, const plan::PipelineReport& report, int threads) {
+Result<Measured> measure(const plan::Pipeline& pipeline, int threads) {
   const size_t columns = pipeline.columns.size();
   plan::Pipeline wide = pipeline;
   wide.outputs.clear();
@@ -110,8 +111,6 @@ Result<Measured> measure(const plan::Pipeline& pipeline, const plan::PipelineRep
       std::vector<expr::Bounds> observed;
       for (const auto& column : block->rows->columns()) observed.push_back(expr::observed_bounds(*column));
       std::lock_guard lock(mutex);
-      result.rows_read += block->rows_read;
-      result.rows += block->rows->num_rows();
       for (size_t i = 0; i < seen.size(); ++i) seen[i] = expr::unite_bounds(seen[i], observed[i]);
     }
   };
@@ -133,7 +132,7 @@ Result<Measured> measure(const plan::Pipeline& pipeline, const plan::PipelineRep
   work();
   for (std::thread& helper : helpers) helper.join();
   MILLSTREAM_TRY(first_failure);
-  result.rows_read -= report.rows_pruned;
+  result.scan = source.counts();
   result.seconds = static_cast<double>(monotonic_ns() - begin) / 1e9;
   const auto middle = seen.begin() + static_cast<std::ptrdiff_t>(columns);
   result.bounds.columns.assign(seen.begin(), middle);
@@ -211,11 +210,38 @@ std::string report_json(const Explained& query, const plan::PipelineReport& repo
       .add("bytes_pruned", report.bytes_pruned);
   if (measured) {
     JsonObject run;
-    run.add("rows_read", measured->rows_read).add("rows", measured->rows);
-    run.add("bytes_read", report.bytes - report.bytes_pruned).add("seconds", measured->seconds);
+    const exec::ScanCounts& scan = measured->scan;
+    run.add("rows_read", measured->rows_read()).add("rows", scan.rows_passed);
+    run.add("row_groups_pruned", scan.row_groups_pruned);
+    run.add("row_groups_pruned_by_bloom_filters", scan.row_groups_pruned_by_bloom);
+    run.add("row_groups_pruned_by_page_index", scan.row_groups_pruned_by_pages);
+    run.add("rows_pruned", scan.rows_pruned).add("rows_skipped", scan.rows_skipped);
+    run.add("rows_filtered", scan.rows_filtered);
+    run.add("pages_read", scan.pages_read).add("pages_skipped", scan.pages_skipped);
+    run.add("bytes_read", scan.bytes_read).add("seconds", measured->seconds);
     object.add_json("measured", run.str());
   }
   return object.str();
+}
+
+std::string measured_text(const Measured& measured) {
+  const exec::ScanCounts& scan = measured.scan;
+  std::string text = fmt::format("Measured {} rows read, {} passed the filter, {} read in {:.2f} s\n",
+                                 format_count(measured.rows_read()), format_count(scan.rows_passed),
+                                 format_bytes(scan.bytes_read), measured.seconds);
+  if (scan.row_groups_pruned > 0) {
+    const int64_t by_statistics =
+        scan.row_groups_pruned - scan.row_groups_pruned_by_bloom - scan.row_groups_pruned_by_pages;
+    text += fmt::format(
+        "  {} of {} row groups not read: {} by statistics, {} by bloom filters, {} by the page index\n",
+        scan.row_groups_pruned, scan.row_groups, by_statistics, scan.row_groups_pruned_by_bloom,
+        scan.row_groups_pruned_by_pages);
+  }
+  if (scan.rows_skipped > 0)
+    text += fmt::format("  {} rows not looked at by the page index\n", format_count(scan.rows_skipped));
+  if (scan.pages_skipped > 0)
+    text += fmt::format("  {} pages decompressed, {} passed over\n", scan.pages_read, scan.pages_skipped);
+  return text;
 }
 
 Status explain(const Options& options, int threads, const std::vector<Explained>& queries) {
@@ -225,7 +251,7 @@ Status explain(const Options& options, int threads, const std::vector<Explained>
     plan::PipelineReport report = plan::report_pipeline(query.pipeline);
     std::optional<Measured> measured;
     if (options.analyze) {
-      MILLSTREAM_ASSIGN(measured, measure(query.pipeline, report, threads));
+      MILLSTREAM_ASSIGN(measured, measure(query.pipeline, threads));
       report = plan::report_pipeline(query.pipeline, &measured->bounds);
     }
     if (options.json) {
@@ -236,11 +262,7 @@ Status explain(const Options& options, int threads, const std::vector<Explained>
     if (queries.size() > 1) text += query.name + "\n";
     for (const std::string& line : query.above) text += line + "\n";
     text += plan::report_text(report);
-    if (measured) {
-      text += fmt::format("Measured {} rows read, {} passed the filter, {} read in {:.2f} s\n",
-                          format_count(measured->rows_read), format_count(measured->rows),
-                          format_bytes(report.bytes - report.bytes_pruned), measured->seconds);
-    }
+    if (measured) text += measured_text(*measured);
   }
   if (options.json) text = JsonObject().add_json("queries", all.str()).str() + "\n";
   std::fwrite(text.data(), 1, text.size(), stdout);

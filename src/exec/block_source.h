@@ -5,6 +5,7 @@
 // 2. open() and the streams of different entry points may be used by several threads at once; one stream by
 // one.
 //    An entry point that the files' claims rule out (plan/pruning.h) is not read: its blocks have no survivors.
+//    In the others the filter's columns are decoded first, and of the rest only what rows that pass need.
 // 3. Errors name file, row group, column where there is one, and the row in the file, and carry the position.
 
 #include <memory>
@@ -34,18 +35,40 @@ class BlockStream {
   virtual Result<std::optional<BlockRows>> next() = 0;
 };
 
+/// What streams did so far: of those that came to their end, or were left. Counts depend on files and query alone
+/// where all is read to the end.
+struct ScanCounts {
+  int64_t row_groups = 0;                  ///< opened
+  int64_t row_groups_pruned = 0;           ///< of them not read: by statistics, or by what follows
+  int64_t row_groups_pruned_by_bloom = 0;  ///< because of bloom filters
+  int64_t row_groups_pruned_by_pages = 0;  ///< because no page of theirs has a row that passes
+  int64_t rows = 0;                        ///< of the blocks, also those not read
+  int64_t rows_pruned = 0;                 ///< in row groups that were not read
+  int64_t rows_skipped = 0;   ///< in pages that the page index rules out, in row groups that were
+  int64_t rows_filtered = 0;  ///< that were read and the filter dropped
+  int64_t rows_passed = 0;
+  int64_t pages_read = 0;     ///< decompressed, of columns without nesting
+  int64_t pages_skipped = 0;  ///< of the columns that are read in row groups that are, where it is known
+  int64_t bytes_read = 0;     ///< from files
+};
+
 class BlockSource {
  public:
-  explicit BlockSource(plan::Pipeline pipeline) : pipeline_(std::move(pipeline)) {}
+  explicit BlockSource(plan::Pipeline pipeline);
   const plan::Pipeline& pipeline() const { return pipeline_; }
   const plan::SourceTable& table() const { return *pipeline_.table; }
   const std::shared_ptr<arrow::Schema>& schema() const { return pipeline_.schema; }
   Result<std::unique_ptr<BlockStream>> open(int entry_point) const;
-  /// How many entry points are not read.
+  /// How many entry points statistics rule out.
   int entry_points_pruned() const;
+  /// Of all streams of this source. Thread-safe.
+  ScanCounts counts() const;
+
+  struct Shared;
 
  private:
   plan::Pipeline pipeline_;
+  std::shared_ptr<Shared> shared_;  // with the streams, which may outlive their source
 };
 
 /// "trips/a.parquet, row group 2, row 17" for messages; `row` in the file, -1: none.

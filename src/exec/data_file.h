@@ -69,6 +69,16 @@ class DataFile {
     static_cast<void>(entry_point), static_cast<void>(column);
     return {};
   }
+  /// The same of pages, and of bloom filters: see plan::SourceTable.
+  virtual std::vector<plan::PageClaims> page_claims(int entry_point, int column) const {
+    static_cast<void>(entry_point), static_cast<void>(column);
+    return {};
+  }
+  virtual bool may_hold(int entry_point, int column,
+                        const std::vector<std::shared_ptr<arrow::Scalar>>& values) const {
+    static_cast<void>(entry_point), static_cast<void>(column), static_cast<void>(values);
+    return true;
+  }
   virtual const struct stat& info() const = 0;
   /// Digest of the content that identifies it: a Parquet file's footer, all of a CSV file.
   virtual const std::string& content_digest() const = 0;

@@ -102,6 +102,41 @@ class FileTable final : public plan::SourceTable {
     return result;
   }
 
+  std::vector<plan::PageClaims> page_claims(int entry_point, int column) const override {
+    const plan::EntryPoint& entry = entry_points_[static_cast<size_t>(entry_point)];
+    const auto file = static_cast<size_t>(entry.file);
+    const int in_file = file_columns_[file][static_cast<size_t>(column)];
+    if (in_file < 0) return {};
+    std::vector<plan::PageClaims> pages = data_[file]->page_claims(entry.row_group, in_file);
+    for (plan::PageClaims& page : pages)
+      page.claims.bounds =
+          expr::cast_bounds(page.claims.bounds, data_[file]->columns()[static_cast<size_t>(in_file)].type,
+                            schema_->field(column)->type());
+    return pages;
+  }
+
+  bool may_hold(int entry_point, int column,
+                const std::vector<std::shared_ptr<arrow::Scalar>>& values) const override {
+    const plan::EntryPoint& entry = entry_points_[static_cast<size_t>(entry_point)];
+    const auto file = static_cast<size_t>(entry.file);
+    const int in_file = file_columns_[file][static_cast<size_t>(column)];
+    if (in_file < 0) return true;
+    const expr::TypePtr& type = data_[file]->columns()[static_cast<size_t>(in_file)].type;
+    if (type->Equals(*schema_->field(column)->type()))
+      return data_[file]->may_hold(entry.row_group, in_file, values);
+    // A wider integer type than the file's: values that the file's does not have are in no filter.
+    if (!arrow::is_integer(type->id()) || !arrow::is_integer(schema_->field(column)->type()->id()))
+      return true;
+    std::vector<std::shared_ptr<arrow::Scalar>> of_file;
+    for (const auto& value : values) {
+      const auto converted = value->CastTo(type);
+      if (!converted.ok()) continue;
+      const auto back = (*converted)->CastTo(value->type);
+      if (back.ok() && (*back)->Equals(*value)) of_file.push_back(*converted);
+    }
+    return data_[file]->may_hold(entry.row_group, in_file, of_file);
+  }
+
   Result<std::unique_ptr<Reader>> read(int entry_point, const std::vector<int>& columns) const override {
     const plan::EntryPoint& entry = entry_points_[static_cast<size_t>(entry_point)];
     const auto file = static_cast<size_t>(entry.file);

@@ -1,9 +1,8 @@
-// Parquet files: footers, checked before anything trusts them, and row groups read block by block. The only
-// file that reads Parquet. Nothing that a file says may crash, hang or fill the memory: sizes of the footer
-// are held against the file, no single allocation may be absurd, and every exception becomes a Status at this
-// edge.
+// Parquet files: footers, checked before anything trusts them, and row groups read block by block. Nothing that a
+// file says may crash, hang or fill the memory: sizes of the footer are held against the file, no single allocation
+// may be absurd, and every exception becomes a Status at this edge. Columns without nesting are decoded by
+// parquet_column.h, rows and pages that nobody asks for passed over; the others by Arrow's own reader.
 
-#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -12,75 +11,28 @@
 #include <arrow/util/io_util.h>
 #include <parquet/arrow/reader.h>
 #include <parquet/arrow/schema.h>
-#include <parquet/exception.h>
 #include <parquet/file_reader.h>
 #include <parquet/metadata.h>
 #include <parquet/statistics.h>
 
-#include "base/cpu_share.h"
 #include "base/hash.h"
 #include "exec/data_file.h"
+#include "exec/parquet_claims.h"
+#include "exec/parquet_column.h"
+#include "exec/parquet_guard.h"
 #include "expr/type.h"
 
 namespace millstream::exec {
 namespace {
 
-// A block is at most 64 Ki rows: more than this for one array of it means 16 KiB a value, or a damaged file.
-constexpr int64_t kLargestAllocation = int64_t{1} << 30;
-// Each open column holds a buffer of this size beside its pages.
+// Each column that Arrow's reader reads holds a buffer of this size beside its pages.
 constexpr int64_t kStreamBuffer = 128 * 1024;
+// How much of a column is read at once: less for wide tables.
+constexpr int64_t kLargestWindow = 256 * 1024;
+constexpr int64_t kLeastWindow = 16 * 1024;
+constexpr int64_t kWindowsBytes = int64_t{16} << 20;
 constexpr int64_t kTrailer = 8;  // length of the footer and the magic number
 constexpr int64_t kMagic = 4;
-
-// Refuses single allocations that only a damaged file asks for. Lives for ever: batches outlive their reader.
-class GuardedPool final : public arrow::MemoryPool {
- public:
-  static GuardedPool* get() {
-    static GuardedPool* pool = new GuardedPool;
-    return pool;
-  }
-  Status Allocate(int64_t size, int64_t alignment, uint8_t** out) override {
-    MILLSTREAM_TRY(check(size));
-    return inner_->Allocate(size, alignment, out);
-  }
-  Status Reallocate(int64_t old_size, int64_t new_size, int64_t alignment, uint8_t** ptr) override {
-    MILLSTREAM_TRY(check(new_size));
-    return inner_->Reallocate(old_size, new_size, alignment, ptr);
-  }
-  void Free(uint8_t* buffer, int64_t size, int64_t alignment) override {
-    inner_->Free(buffer, size, alignment);
-  }
-  int64_t bytes_allocated() const override { return inner_->bytes_allocated(); }
-  int64_t max_memory() const override { return inner_->max_memory(); }
-  int64_t total_bytes_allocated() const override { return inner_->total_bytes_allocated(); }
-  int64_t num_allocations() const override { return inner_->num_allocations(); }
-  std::string backend_name() const override { return inner_->backend_name(); }
-
- private:
-  static Status check(int64_t size) {
-    if (size <= kLargestAllocation) return Status::OK();
-    return Status::OutOfMemory("decoding asks for ", size, " bytes at once, at most ",
-                               format_bytes(kLargestAllocation),
-                               " are given: the file is damaged or its values are too large");
-  }
-  arrow::MemoryPool* inner_ = arrow::default_memory_pool();
-};
-
-// Calls into Parquet, exceptions to Status.
-template <class F>
-auto without_exceptions(F&& call) -> decltype(call()) {
-  try {
-    return call();
-  } catch (const parquet::ParquetStatusException& e) {
-    return e.status();
-  } catch (const parquet::ParquetException& e) {
-    return Status::Invalid(e.what());
-  } catch (const std::bad_alloc&) {
-    return Status::OutOfMemory("out of memory");
-  } catch (const std::exception& e) {
-    return Status::Invalid(e.what());
-  }
-}
 
 // Foreign errors of decoding are the data's fault, except where the operating system failed to read.
 Status decoding_error(const Status& status, const std::string& place, SourcePosition position) {
@@ -125,14 +77,28 @@ class ParquetBlockReader final : public plan::SourceTable::Reader {
         file_number_(file_number) {}
   Status open();
   Result<std::shared_ptr<arrow::RecordBatch>> next() override;
+  Result<int64_t> next_block() override;
+  Result<std::shared_ptr<arrow::RecordBatch>> read_columns(const std::vector<int>& positions,
+                                                           const std::vector<int32_t>* rows) override;
+  void keep_dictionaries(const std::vector<int>& positions) override;
+  plan::ReadCounts counts() const override;
 
  private:
   struct Column {
-    std::unique_ptr<arrow::RecordBatchReader> stream;  // null: a column that the file does not have
-    ColumnCast cast;
     std::string name;
+    ColumnCast cast;
+    expr::TypePtr decoded;  // null: Arrow's reader reads it
+    bool keep_dictionary = false;
+    std::unique_ptr<ColumnDecoder> decoder;
+    std::unique_ptr<arrow::RecordBatchReader> stream;
+    int64_t streamed = 0;  // rows that the stream gave
   };
-  Result<std::shared_ptr<arrow::Array>> read_column(const Column& column, int64_t rows);
+  Result<std::shared_ptr<arrow::Array>> read_column(int position, const std::vector<int32_t>* rows);
+  Result<std::shared_ptr<arrow::Array>> decode(Column& column, int in_file, const std::vector<int32_t>* rows);
+  Result<std::shared_ptr<arrow::Array>> read_stream(Column& column, int in_file,
+                                                    const std::vector<int32_t>* rows);
+  Result<std::shared_ptr<arrow::Array>> next_of_stream(Column& column) const;
+  Status open_arrow_reader();
   std::string place(const std::string& column) const;
   SourcePosition position(int64_t row_in_group) const;
 
@@ -140,11 +106,15 @@ class ParquetBlockReader final : public plan::SourceTable::Reader {
   int row_group_;
   std::vector<ReadColumn> wanted_;
   int file_number_;
-  std::unique_ptr<parquet::arrow::FileReader> reader_;
+  std::optional<FileHandle> handle_;
+  DecodeScratch scratch_;
+  std::unique_ptr<parquet::arrow::FileReader> arrow_reader_;
   std::vector<Column> columns_;
   std::shared_ptr<arrow::Schema> schema_;
+  std::vector<int> all_;
   int64_t rows_ = 0;
-  int64_t done_ = 0;
+  int64_t block_begin_ = 0;  // in the row group
+  int64_t block_rows_ = 0;
 };
 
 class ParquetFile final : public DataFile, public std::enable_shared_from_this<ParquetFile> {
@@ -173,6 +143,9 @@ class ParquetFile final : public DataFile, public std::enable_shared_from_this<P
     return column_bytes_[static_cast<size_t>(entry_point) * columns_.size() + static_cast<size_t>(column)];
   }
   plan::ColumnClaims claims(int entry_point, int column) const override;
+  std::vector<plan::PageClaims> page_claims(int entry_point, int column) const override;
+  bool may_hold(int entry_point, int column,
+                const std::vector<std::shared_ptr<arrow::Scalar>>& values) const override;
   const struct stat& info() const override { return info_; }
   const std::string& content_digest() const override { return digest_; }
   Result<std::unique_ptr<plan::SourceTable::Reader>> read(int entry_point, std::vector<ReadColumn> columns,
@@ -183,19 +156,36 @@ class ParquetFile final : public DataFile, public std::enable_shared_from_this<P
     return reader;
   }
 
+  // How many data pages the footer gives a column that is not nested; 0 where it does not say.
+  int64_t pages_claimed(int row_group, int column) const {
+    int64_t pages = 0;
+    const Status ignored = without_exceptions([&]() -> Status {
+      for (const int leaf : leaves(column)) {
+        const auto chunk = metadata_->RowGroup(row_group)->ColumnChunk(leaf);
+        for (const auto& stats : chunk->encoding_stats()) {
+          if (stats.page_type == parquet::PageType::DATA_PAGE ||
+              stats.page_type == parquet::PageType::DATA_PAGE_V2)
+            pages += std::max(stats.count, 0);
+        }
+      }
+      return Status::OK();
+    });
+    return ignored.ok() ? pages : 0;
+  }
+
   const std::string& path() const { return path_; }
   const std::shared_ptr<parquet::FileMetaData>& metadata() const { return metadata_; }
   const std::vector<int>& leaves(int column) const { return leaves_[static_cast<size_t>(column)]; }
   const expr::TypePtr& stored_type(int column) const { return stored_types_[static_cast<size_t>(column)]; }
 
-  // Holds what the footer says of a column chunk against the file.
-  Status check_chunk(int row_group, int leaf) const {
+  // Where a column chunk lies, held against the file.
+  Result<std::pair<int64_t, int64_t>> chunk_range(int row_group, int leaf) const {
     const auto group = metadata_->RowGroup(row_group);
     const auto chunk = group->ColumnChunk(leaf);
     int64_t begin = chunk->data_page_offset();
     if (chunk->has_dictionary_page() && chunk->dictionary_page_offset() > 0)
       begin = std::min(begin, chunk->dictionary_page_offset());
-    const int64_t bytes = chunk->total_compressed_size();
+    int64_t bytes = chunk->total_compressed_size();
     if (begin < 0 || bytes < 0 || begin > info_.st_size || bytes > info_.st_size - begin) {
       return Status::Invalid("the footer places ", bytes, " bytes of the column at offset ", begin,
                              " of a file of ", static_cast<int64_t>(info_.st_size), " bytes");
@@ -205,10 +195,15 @@ class ParquetFile final : public DataFile, public std::enable_shared_from_this<P
       return Status::Invalid("the footer says that the column has ", chunk->num_values(),
                              " values and the row group ", group->num_rows(), " rows");
     }
-    return Status::OK();
+    // Old writers forgot the dictionary's header when they counted bytes (PARQUET-816).
+    if (metadata_->writer_version().VersionLt(parquet::ApplicationVersion::PARQUET_816_FIXED_VERSION()))
+      bytes += std::min<int64_t>(100, info_.st_size - begin - bytes);
+    return std::pair(begin, bytes);
   }
 
  private:
+  std::optional<ClaimedChunk> claimed_chunk(int entry_point, int column) const;
+
   Status read_footer(const FileHandle& handle) {
     const int64_t size = handle.size();
     if (size == 0) return file_error("'{}' is empty (0 bytes): not a Parquet file", path_);
@@ -332,123 +327,45 @@ class ParquetFile final : public DataFile, public std::enable_shared_from_this<P
   int64_t rows_ = 0;
 };
 
-// Does the chunk's pair of a least and a greatest value mean what the canonical type means by its values?
-bool means_whole_values(const parquet::ColumnDescriptor& descriptor, const arrow::DataType& type) {
-  const auto& logical = *descriptor.logical_type();
-  if (expr::is_integer_type(type)) {
-    if (logical.is_none()) return true;
-    return logical.is_int() && static_cast<const parquet::IntLogicalType&>(logical).is_signed() ==
-                                   expr::is_signed_integer_type(type);
-  }
-  if (expr::is_date_type(type)) return logical.is_date();
-  if (expr::is_timestamp_type(type)) {
-    if (!logical.is_timestamp()) return false;
-    const auto stored = static_cast<const parquet::TimestampLogicalType&>(logical).time_unit();
-    switch (static_cast<const arrow::TimestampType&>(type).unit()) {
-      case arrow::TimeUnit::MILLI:
-        return stored == parquet::LogicalType::TimeUnit::MILLIS;
-      case arrow::TimeUnit::MICRO:
-        return stored == parquet::LogicalType::TimeUnit::MICROS;
-      case arrow::TimeUnit::NANO:
-        return stored == parquet::LogicalType::TimeUnit::NANOS;
-      case arrow::TimeUnit::SECOND:
-        return false;
-    }
-  }
-  if (expr::is_decimal_type(type)) {
-    return logical.is_decimal() &&
-           static_cast<const parquet::DecimalLogicalType&>(logical).scale() == expr::decimal_scale(type);
-  }
-  return false;
-}
-
-// The limits that the statistics claim, for types whose order everybody agrees on. Not for INT96 and strings.
-expr::Bounds claimed_limits(const parquet::Statistics& statistics, const arrow::DataType& type) {
-  constexpr auto kOrigin = expr::BoundOrigin::kClaimed;
-  expr::Bounds bounds;
-  const auto whole = [&](__int128 low, __int128 high) {
-    if (low > high) return;  // says that it is wrong
-    bounds.whole.low = {low, kOrigin};
-    bounds.whole.high = {high, kOrigin};
-  };
-  // Statistics skip NaN, which is greater than everything: floating point numbers have no upper limit.
-  const auto real = [&](double low, double high) {
-    if (!std::isnan(low) && !std::isnan(high) && low <= high) bounds.real.low = {low, kOrigin};
-  };
-  const bool is_unsigned = expr::is_integer_type(type) && !expr::is_signed_integer_type(type);
-  switch (statistics.physical_type()) {
-    case parquet::Type::BOOLEAN: {
-      const auto& typed = static_cast<const parquet::BoolStatistics&>(statistics);
-      if (type.id() == arrow::Type::BOOL) whole(typed.min(), typed.max());
-      break;
-    }
-    case parquet::Type::INT32: {
-      const auto& typed = static_cast<const parquet::Int32Statistics&>(statistics);
-      if (!means_whole_values(*statistics.descr(), type)) break;
-      if (is_unsigned) {
-        whole(static_cast<uint32_t>(typed.min()), static_cast<uint32_t>(typed.max()));
-      } else {
-        whole(typed.min(), typed.max());
-      }
-      break;
-    }
-    case parquet::Type::INT64: {
-      const auto& typed = static_cast<const parquet::Int64Statistics&>(statistics);
-      if (!means_whole_values(*statistics.descr(), type)) break;
-      if (is_unsigned) {
-        whole(static_cast<uint64_t>(typed.min()), static_cast<uint64_t>(typed.max()));
-      } else {
-        whole(typed.min(), typed.max());
-      }
-      break;
-    }
-    case parquet::Type::FLOAT: {
-      const auto& typed = static_cast<const parquet::FloatStatistics&>(statistics);
-      if (expr::is_floating_type(type)) real(typed.min(), typed.max());
-      break;
-    }
-    case parquet::Type::DOUBLE: {
-      const auto& typed = static_cast<const parquet::DoubleStatistics&>(statistics);
-      if (expr::is_floating_type(type)) real(typed.min(), typed.max());
-      break;
-    }
-    default:
-      break;
-  }
-  // A value that the type does not have is no claim.
-  const expr::Bounds of_type = expr::bounds_of_type(type);
-  if (of_type.whole.low && bounds.whole.low &&
-      (bounds.whole.low->value < of_type.whole.low->value ||
-       bounds.whole.high->value > of_type.whole.high->value))
-    bounds = {};
-  return bounds;
-}
-
-plan::ColumnClaims ParquetFile::claims(int entry_point, int column) const {
-  plan::ColumnClaims result;
+// Of a column without nesting.
+std::optional<ClaimedChunk> ParquetFile::claimed_chunk(int entry_point, int column) const {
   const auto& leaves = leaves_[static_cast<size_t>(column)];
-  const FileColumn& field = columns_[static_cast<size_t>(column)];
-  // Footers are the files' own: what cannot be understood claims nothing.
-  const Status status = without_exceptions([&]() -> Status {
-    if (leaves.size() != 1) return Status::OK();
-    const parquet::ColumnDescriptor& descriptor = *metadata_->schema()->Column(leaves[0]);
-    if (descriptor.max_repetition_level() > 0 ||
-        !metadata_->schema()->GetColumnRoot(leaves[0])->is_primitive())
-      return Status::OK();
-    // Without a declared order the pair is the legacy one, which writers ordered as they liked.
-    if (descriptor.column_order().get_order() != parquet::ColumnOrder::TYPE_DEFINED_ORDER)
-      return Status::OK();
-    const auto statistics = metadata_->RowGroup(entry_point)->ColumnChunk(leaves[0])->statistics();
-    if (!statistics) return Status::OK();
-    const int64_t rows = entry_points_[static_cast<size_t>(entry_point)].rows;
-    if (statistics->HasNullCount() && statistics->null_count() >= 0 && statistics->null_count() <= rows)
-      result.null_count = statistics->null_count();
-    if (statistics->HasMinMax()) result.bounds = claimed_limits(*statistics, *field.type);
-    if (rows > 0 && result.null_count == rows && !statistics->HasMinMax())
-      result.bounds.none = expr::BoundOrigin::kClaimed;
-    return Status::OK();
+  if (leaves.size() != 1) return std::nullopt;
+  const ClaimedChunk chunk{metadata_.get(), entry_point, leaves[0],
+                           columns_[static_cast<size_t>(column)].type.get(),
+                           entry_points_[static_cast<size_t>(entry_point)].rows};
+  if (!can_claim(chunk)) return std::nullopt;
+  return chunk;
+}
+
+// Claims are the files' own: what cannot be understood claims nothing.
+plan::ColumnClaims ParquetFile::claims(int entry_point, int column) const {
+  const auto result = without_exceptions([&]() -> Result<plan::ColumnClaims> {
+    const auto chunk = claimed_chunk(entry_point, column);
+    return chunk ? statistics_claims(*chunk) : plan::ColumnClaims{};
   });
-  return status.ok() ? result : plan::ColumnClaims{};
+  return result.ok() ? *result : plan::ColumnClaims{};
+}
+
+std::vector<plan::PageClaims> ParquetFile::page_claims(int entry_point, int column) const {
+  const auto result = without_exceptions([&]() -> Result<std::vector<plan::PageClaims>> {
+    const auto chunk = claimed_chunk(entry_point, column);
+    if (!chunk) return std::vector<plan::PageClaims>();
+    MILLSTREAM_ASSIGN(const FileHandle handle, FileHandle::open(path_));
+    MILLSTREAM_TRY(check_unchanged(path_, info_, handle.info()));
+    return page_index_claims(*chunk, handle, path_);
+  });
+  return result.ok() ? *result : std::vector<plan::PageClaims>();
+}
+
+bool ParquetFile::may_hold(int entry_point, int column,
+                           const std::vector<std::shared_ptr<arrow::Scalar>>& values) const {
+  const auto result = without_exceptions([&]() -> Result<bool> {
+    const auto chunk = claimed_chunk(entry_point, column);
+    if (!chunk) return true;
+    return bloom_filter_may_hold(*chunk, path_, info_.st_size, values);
+  });
+  return !result.ok() || *result;
 }
 
 std::string ParquetBlockReader::place(const std::string& column) const {
@@ -466,43 +383,49 @@ Status ParquetBlockReader::open() {
   for (const ReadColumn& wanted : wanted_) fields.push_back(wanted.field);
   schema_ = arrow::schema(std::move(fields));
   columns_.resize(wanted_.size());
+  for (size_t i = 0; i < wanted_.size(); ++i) all_.push_back(static_cast<int>(i));
 
-  MILLSTREAM_ASSIGN(FileHandle handle, FileHandle::open(file_->path()));
-  MILLSTREAM_TRY(check_unchanged(file_->path(), file_->info(), handle.info()));
-  Status status = without_exceptions([&]() -> Status {
-    const int descriptor = handle.release();
-    MILLSTREAM_ASSIGN(std::shared_ptr<arrow::io::RandomAccessFile> input,
-                      arrow::io::ReadableFile::Open(descriptor, GuardedPool::get()));
-    auto parquet_reader =
-        parquet::ParquetFileReader::Open(std::move(input), reader_properties(), file_->metadata());
-    MILLSTREAM_ASSIGN(reader_, parquet::arrow::FileReader::Make(GuardedPool::get(), std::move(parquet_reader),
-                                                                arrow_properties()));
-    return Status::OK();
-  });
-  if (!status.ok()) return decoding_error(status, place(""), position(0));
-
+  MILLSTREAM_ASSIGN(handle_, FileHandle::open(file_->path()));
+  MILLSTREAM_TRY(check_unchanged(file_->path(), file_->info(), handle_->info()));
   for (size_t i = 0; i < wanted_.size(); ++i) {
     Column& column = columns_[i];
     column.name = wanted_[i].field->name();
     const int in_file = wanted_[i].column;
     if (in_file < 0) continue;
-    column.cast = ColumnCast(file_->stored_type(in_file), wanted_[i].field->type());
-    status = without_exceptions([&]() -> Status {
-      for (int leaf : file_->leaves(in_file)) MILLSTREAM_TRY(file_->check_chunk(row_group_, leaf));
-      if (rows_ == 0) return Status::OK();
-      MILLSTREAM_ASSIGN(column.stream, reader_->GetRecordBatchReader({row_group_}, file_->leaves(in_file)));
+    const expr::TypePtr& stored = file_->stored_type(in_file);
+    const auto& leaves = file_->leaves(in_file);
+    const Status status = without_exceptions([&]() -> Status {
+      for (int leaf : leaves) MILLSTREAM_TRY(file_->chunk_range(row_group_, leaf));
+      if (leaves.size() == 1)
+        column.decoded = ColumnDecoder::type_of(*file_->metadata()->schema()->Column(leaves[0]), stored);
       return Status::OK();
     });
     if (!status.ok()) return decoding_error(status, place(column.name), position(0));
+    column.cast = ColumnCast(column.decoded ? column.decoded : stored, wanted_[i].field->type());
   }
   return Status::OK();
 }
 
-Result<std::shared_ptr<arrow::Array>> ParquetBlockReader::read_column(const Column& column, int64_t rows) {
+Status ParquetBlockReader::open_arrow_reader() {
+  MILLSTREAM_ASSIGN(FileHandle handle, FileHandle::open(file_->path()));
+  MILLSTREAM_TRY(check_unchanged(file_->path(), file_->info(), handle.info()));
+  const int descriptor = handle.release();
+  MILLSTREAM_ASSIGN(std::shared_ptr<arrow::io::RandomAccessFile> input,
+                    arrow::io::ReadableFile::Open(descriptor, GuardedPool::get()));
+  auto parquet_reader =
+      parquet::ParquetFileReader::Open(std::move(input), reader_properties(), file_->metadata());
+  MILLSTREAM_ASSIGN(arrow_reader_, parquet::arrow::FileReader::Make(
+                                       GuardedPool::get(), std::move(parquet_reader), arrow_properties()));
+  return Status::OK();
+}
+
+// The stream's next block.
+Result<std::shared_ptr<arrow::Array>> ParquetBlockReader::next_of_stream(Column& column) const {
   // One batch is one block, except where a column of long strings comes in pieces.
+  const int64_t rows = std::min(plan::kBlockRows, rows_ - column.streamed);
   arrow::ArrayVector pieces;
   int64_t got = 0;
-  const bool last = done_ + rows == rows_;
+  const bool last = column.streamed + rows == rows_;
   while (got < rows || last) {
     std::shared_ptr<arrow::RecordBatch> batch;
     MILLSTREAM_TRY(column.stream->ReadNext(&batch));
@@ -516,44 +439,150 @@ Result<std::shared_ptr<arrow::Array>> ParquetBlockReader::read_column(const Colu
   if (got != rows) {
     return Status::Invalid("the column ", got > rows ? "has more rows than the " : "ends before the ", rows_,
                            " rows that the footer gives the row group",
-                           got > rows ? "" : fmt::format(" (after {})", done_ + got));
+                           got > rows ? "" : fmt::format(" (after {})", column.streamed + got));
   }
+  column.streamed += rows;
   if (pieces.size() == 1) return pieces[0];
   return arrow::Concatenate(pieces, GuardedPool::get());
 }
 
-Result<std::shared_ptr<arrow::RecordBatch>> ParquetBlockReader::next() {
-  if (done_ == rows_) return nullptr;
-  const int64_t rows = std::min(plan::kBlockRows, rows_ - done_);
+Result<std::shared_ptr<arrow::Array>> ParquetBlockReader::read_stream(Column& column, int in_file,
+                                                                      const std::vector<int32_t>* rows) {
+  if (!column.stream) {
+    if (!arrow_reader_) MILLSTREAM_TRY(open_arrow_reader());
+    MILLSTREAM_ASSIGN(column.stream,
+                      arrow_reader_->GetRecordBatchReader({row_group_}, file_->leaves(in_file)));
+  }
+  // Arrow's reader cannot pass rows over.
+  std::shared_ptr<arrow::Array> array;
+  do {
+    MILLSTREAM_ASSIGN(array, next_of_stream(column));
+  } while (column.streamed <= block_begin_);
+  if (rows == nullptr) return array;
+  const auto schema = arrow::schema({arrow::field(column.name, array->type())});
+  MILLSTREAM_ASSIGN(auto taken,
+                    expr::take_rows(*arrow::RecordBatch::Make(schema, array->length(), {array}), *rows));
+  return taken->column(0);
+}
+
+Result<std::shared_ptr<arrow::Array>> ParquetBlockReader::decode(Column& column, int in_file,
+                                                                 const std::vector<int32_t>* rows) {
+  if (!column.decoder) {
+    const int leaf = file_->leaves(in_file)[0];
+    MILLSTREAM_ASSIGN(const auto range, file_->chunk_range(row_group_, leaf));
+    ColumnDecoder::Request request;
+    request.descriptor = file_->metadata()->schema()->Column(leaf);
+    request.type = column.decoded;
+    request.place = {&*handle_, &file_->path(), range.first, range.second};
+    request.codec = file_->metadata()->RowGroup(row_group_)->ColumnChunk(leaf)->compression();
+    // Old writers of pages of version 2 say that they are not compressed when they are (ARROW-10353).
+    request.always_compressed = file_->metadata()->writer_version().VersionLt(
+        parquet::ApplicationVersion::PARQUET_CPP_10353_FIXED_VERSION());
+    request.rows = rows_;
+    request.window_bytes = std::clamp<int64_t>(kWindowsBytes / static_cast<int64_t>(columns_.size()),
+                                               kLeastWindow, kLargestWindow);
+    request.scratch = &scratch_;
+    MILLSTREAM_ASSIGN(column.decoder, ColumnDecoder::make(request));
+  }
+  const int32_t* const wanted = rows == nullptr ? nullptr : rows->data();
+  const int64_t count = rows == nullptr ? block_rows_ : static_cast<int64_t>(rows->size());
+  if (column.keep_dictionary) return column.decoder->read_entries(block_begin_, wanted, count);
+  return column.decoder->read(block_begin_, wanted, count);
+}
+
+Result<std::shared_ptr<arrow::Array>> ParquetBlockReader::read_column(int position_in_wanted,
+                                                                      const std::vector<int32_t>* rows) {
+  Column& column = columns_[static_cast<size_t>(position_in_wanted)];
+  const int in_file = wanted_[static_cast<size_t>(position_in_wanted)].column;
+  const arrow::Field& field = *wanted_[static_cast<size_t>(position_in_wanted)].field;
+  const int64_t count = rows == nullptr ? block_rows_ : static_cast<int64_t>(rows->size());
+  const auto row_in_block = [&](int64_t i) { return rows == nullptr ? i : (*rows)[static_cast<size_t>(i)]; };
+  auto array = without_exceptions([&]() -> Result<std::shared_ptr<arrow::Array>> {
+    if (in_file < 0) return arrow::MakeArrayOfNull(field.type(), count, GuardedPool::get());
+    MILLSTREAM_ASSIGN(auto stored,
+                      column.decoded ? decode(column, in_file, rows) : read_stream(column, in_file, rows));
+    if (column.keep_dictionary) return stored;
+    return column.cast.apply(std::move(stored));
+  });
+  if (!array.ok()) {
+    if (error_category(array.status()) == ErrorCategory::kFile && array.status().detail())
+      return array.status();
+    const auto row = error_position(array.status());
+    if (!row) return decoding_error(array.status(), place(column.name), position(block_begin_));
+    const SourcePosition at = position(block_begin_ + row_in_block(row->row));
+    return decoding_error(array.status(), fmt::format("{}, row {}", place(column.name), at.row), at);
+  }
+  if (!field.nullable() && (*array)->null_count() > 0) {
+    int64_t i = 0;
+    while ((*array)->IsValid(i)) ++i;
+    const SourcePosition at = position(block_begin_ + row_in_block(i));
+    return decoding_error(
+        Status::Invalid("the value is NULL, but the file's footer says that the column holds no NULL"),
+        fmt::format("{}, row {}", place(column.name), at.row), at);
+  }
+  return array;
+}
+
+Result<int64_t> ParquetBlockReader::next_block() {
+  block_begin_ += block_rows_;
+  block_rows_ = std::min(plan::kBlockRows, rows_ - block_begin_);
+  if (block_rows_ > 0) return block_rows_;
+  for (const Column& column : columns_) {
+    if (!column.decoder) continue;
+    const Status status = without_exceptions([&] { return column.decoder->finish(); });
+    if (!status.ok())
+      return decoding_error(status, place(column.name), position(std::max<int64_t>(0, rows_ - 1)));
+  }
+  return -1;
+}
+
+Result<std::shared_ptr<arrow::RecordBatch>> ParquetBlockReader::read_columns(
+    const std::vector<int>& positions, const std::vector<int32_t>* rows) {
+  const int64_t count = rows == nullptr ? block_rows_ : static_cast<int64_t>(rows->size());
+  bool as_they_are = positions.size() == columns_.size();
+  arrow::FieldVector fields;
   arrow::ArrayVector arrays;
-  arrays.reserve(columns_.size());
+  for (const int at : positions) {
+    MILLSTREAM_ASSIGN(auto array, read_column(at, rows));
+    const bool is_dictionary = array->type_id() == arrow::Type::DICTIONARY;
+    as_they_are = as_they_are && !is_dictionary;
+    fields.push_back(is_dictionary ? schema_->field(at)->WithType(array->type()) : schema_->field(at));
+    arrays.push_back(std::move(array));
+  }
+  return arrow::RecordBatch::Make(as_they_are ? schema_ : arrow::schema(std::move(fields)), count,
+                                  std::move(arrays));
+}
+
+Result<std::shared_ptr<arrow::RecordBatch>> ParquetBlockReader::next() {
+  MILLSTREAM_ASSIGN(const int64_t rows, next_block());
+  if (rows < 0) return nullptr;
+  return read_columns(all_, nullptr);
+}
+
+void ParquetBlockReader::keep_dictionaries(const std::vector<int>& positions) {
+  for (const int at : positions) {
+    Column& column = columns_[static_cast<size_t>(at)];
+    column.keep_dictionary = column.decoded && column.decoded->id() == arrow::Type::STRING &&
+                             schema_->field(at)->type()->id() == arrow::Type::STRING;
+  }
+}
+
+plan::ReadCounts ParquetBlockReader::counts() const {
+  plan::ReadCounts counts;
   for (size_t i = 0; i < columns_.size(); ++i) {
     const Column& column = columns_[i];
-    const arrow::Field& field = *wanted_[i].field;
-    auto array = without_exceptions([&]() -> Result<std::shared_ptr<arrow::Array>> {
-      if (!column.stream) return arrow::MakeArrayOfNull(field.type(), rows, GuardedPool::get());
-      MILLSTREAM_ASSIGN(auto stored, read_column(column, rows));
-      return column.cast.apply(std::move(stored));
-    });
-    if (!array.ok()) {
-      const auto row = error_position(array.status());
-      if (row)
-        return decoding_error(array.status(),
-                              fmt::format("{}, row {}", place(column.name), position(done_ + row->row).row),
-                              position(done_ + row->row));
-      return decoding_error(array.status(), place(column.name), position(done_));
+    if (column.decoder) {
+      const plan::ReadCounts one = column.decoder->counts();
+      counts.pages_read += one.pages_read;
+      counts.pages_skipped += one.pages_skipped;
+      counts.bytes_read += one.bytes_read;
+    } else if (column.stream) {
+      counts.bytes_read += file_->column_bytes(row_group_, wanted_[i].column);
+    } else if (wanted_[i].column >= 0) {
+      counts.pages_skipped += file_->pages_claimed(row_group_, wanted_[i].column);
     }
-    if (!field.nullable() && (*array)->null_count() > 0) {
-      int64_t row = 0;
-      while ((*array)->IsValid(row)) ++row;
-      return decoding_error(
-          Status::Invalid("the value is NULL, but the file's footer says that the column holds no NULL"),
-          fmt::format("{}, row {}", place(column.name), position(done_ + row).row), position(done_ + row));
-    }
-    arrays.push_back(*std::move(array));
   }
-  done_ += rows;
-  return arrow::RecordBatch::Make(schema_, rows, std::move(arrays));
+  return counts;
 }
 
 }  // namespace

@@ -130,6 +130,23 @@ std::optional<BoundOrigin> contradiction(const Range<T>& range) {
   return less_certain(range.low->origin, range.high->origin);
 }
 
+/// Where none of the known values lies within the limits there is no value; as certain as what says so.
+std::optional<BoundOrigin> values_outside(const Bounds& bounds) {
+  if (!bounds.values || !has_whole_bounds(*bounds.values->type())) return std::nullopt;
+  BoundOrigin origin = bounds.values_origin;
+  for (int64_t row = 0; row < bounds.values->length(); ++row) {
+    const Whole value = whole_at(*bounds.values->data(), row);
+    if (bounds.whole.low && value < bounds.whole.low->value) {
+      origin = less_certain(origin, bounds.whole.low->origin);
+    } else if (bounds.whole.high && value > bounds.whole.high->value) {
+      origin = less_certain(origin, bounds.whole.high->origin);
+    } else {
+      return std::nullopt;
+    }
+  }
+  return origin;
+}
+
 std::shared_ptr<arrow::RecordBatch> batch_of(arrow::ArrayVector columns, int64_t rows) {
   arrow::FieldVector fields;
   for (size_t i = 0; i < columns.size(); ++i)
@@ -407,6 +424,7 @@ Bounds intersect_bounds(const Bounds& a, const Bounds& b) {
     result.values_origin = b.values_origin;
   }
   close_bounds(result);
+  if (!result.none) result.none = values_outside(result);
   return result;
 }
 

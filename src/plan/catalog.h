@@ -57,6 +57,19 @@ struct ColumnClaims {
   int64_t null_count = -1;  ///< -1: not claimed
 };
 
+/// What a file claims of a stretch of an entry point's rows (a page): from `first_row` to the next one's.
+struct PageClaims {
+  int64_t first_row = 0;  ///< in the entry point
+  ColumnClaims claims;
+};
+
+/// What a reader did. A page is the unit of decompression of one column.
+struct ReadCounts {
+  int64_t pages_read = 0;     ///< decompressed
+  int64_t pages_skipped = 0;  ///< passed over, or never come to
+  int64_t bytes_read = 0;     ///< from the file
+};
+
 /// One table of one or more files, united by column name (design, section 4).
 class SourceTable {
  public:
@@ -79,13 +92,42 @@ class SourceTable {
     return {};
   }
 
+  /// The same of stretches of the entry point's rows, first_row ascending from 0; empty where the file has no page
+  /// index that can be understood. Reads the file; thread-safe.
+  virtual std::vector<PageClaims> page_claims(int entry_point, int column) const {
+    static_cast<void>(entry_point), static_cast<void>(column);
+    return {};
+  }
+  /// False: the file's bloom filter claims that the column has none of `values` (of its type, not NULL) in the entry
+  /// point. Reads the file; thread-safe.
+  virtual bool may_hold(int entry_point, int column,
+                        const std::vector<std::shared_ptr<arrow::Scalar>>& values) const {
+    static_cast<void>(entry_point), static_cast<void>(column), static_cast<void>(values);
+    return true;
+  }
+
   /// Reads an entry point block after block. `columns` are indices into schema(); batches have just these, in
   /// that order. Each batch is one whole block. Thread-safe; the reader is used by one thread at a time.
+  /// A reader is asked for whole blocks with next(), or column by column with next_block() and read_columns(), so
+  /// that what a filter drops need not be decoded; not both ways.
   class Reader {
    public:
     virtual ~Reader() = default;
     /// The next block's rows, null at the end. Errors name file, row group and column.
     virtual Result<std::shared_ptr<arrow::RecordBatch>> next() = 0;
+    /// Steps to the next block; its number of rows, -1 at the end.
+    virtual Result<int64_t> next_block();
+    /// Of the block, the columns at `positions` among those given to read(), each asked for at most once a block;
+    /// all rows where `rows` is null, else those, ascending.
+    virtual Result<std::shared_ptr<arrow::RecordBatch>> read_columns(const std::vector<int>& positions,
+                                                                     const std::vector<int32_t>* rows);
+    /// From now on read_columns() may give the columns of text at `positions` as dictionaries, with 32-bit numbers.
+    virtual void keep_dictionaries(const std::vector<int>& positions) { static_cast<void>(positions); }
+    /// What was read so far; final once next() or next_block() came to the end.
+    virtual ReadCounts counts() const { return {}; }
+
+   private:
+    std::shared_ptr<arrow::RecordBatch> block_;
   };
   virtual Result<std::unique_ptr<Reader>> read(int entry_point, const std::vector<int>& columns) const = 0;
 

@@ -34,6 +34,39 @@ class Explain(ProgramTest):
                              {"low": "30.0", "low_origin": "observed", "high": "49.75", "high_origin": "observed"})
             self.assertEqual(told["columns_pruned"], ["s"])
 
+    def test_analyze_counts_what_was_not_read(self):
+        # Three row groups of 10,000 rows in pages of 1,000 rows.
+        rows = list(range(30000))
+        self.write("p.parquet", pa.table({"k": pa.array([2 * i for i in rows], pa.int64()),
+                                          "s": pa.array([f"name {i}" for i in rows]),
+                                          "x": pa.array([i / 4 for i in rows], pa.float64())}),
+                   row_group_size=10000, write_page_index=True, max_rows_per_page=1000, write_batch_size=1000,
+                   use_dictionary=False, bloom_filter_options={"k": {"ndv": 10000, "fpp": 0.0001}})
+
+        def counts(where):
+            query = f"SELECT k, s, x FROM 'p.parquet' WHERE {where}"
+            measured = self.explain("--query", query, "--analyze", "--json").json()["queries"][0]["measured"]
+            self.assertGreater(measured.pop("seconds"), 0)
+            read = measured.pop("bytes_read")
+            self.assertEqual(read > 0, measured["pages_read"] > 0)
+            return measured
+
+        nothing = {"rows_read": 0, "rows": 0, "row_groups_pruned": 3, "row_groups_pruned_by_bloom_filters": 0,
+                   "row_groups_pruned_by_page_index": 0, "rows_pruned": 30000, "rows_skipped": 0, "rows_filtered": 0,
+                   "pages_read": 0, "pages_skipped": 0}
+        self.assertEqual(counts("k < 0"), nothing)
+        self.assertEqual(counts("k = 30001"), {**nothing, "row_groups_pruned_by_bloom_filters": 1})
+        one = {**nothing, "rows_read": 1000, "rows": 1, "row_groups_pruned": 2, "rows_pruned": 20000,
+               "rows_skipped": 9000, "rows_filtered": 999, "pages_read": 3, "pages_skipped": 27}
+        self.assertEqual(counts("k = 30002"), one)
+        self.assertEqual(counts("k BETWEEN 30000 AND 30050"), {**one, "rows": 26, "rows_filtered": 974})
+        self.assertEqual(counts("x < 125"), {**one, "rows": 500, "rows_filtered": 500})
+        text = self.explain("--query", "SELECT s FROM 'p.parquet' WHERE k = 30001", "--analyze").out
+        self.assertIn("3 of 3 row groups not read: 2 by statistics, 1 by bloom filters, 0 by the page index", text)
+        text = self.explain("--query", "SELECT s, x FROM 'p.parquet' WHERE k = 30002", "--analyze").out
+        self.assertIn("9,000 rows not looked at by the page index", text)
+        self.assertIn("3 pages decompressed, 27 passed over", text)
+
     def test_errors(self):
         self.assert_fails(["explain"], 2, "a recipe, or --query")
         self.assert_fails(["explain", "r.toml", "--query", "SELECT 1"], 2, "exclude each other")

@@ -169,18 +169,6 @@ Result<std::vector<std::string>> run_query(const plan::Pipeline& pipeline, int64
   return rows;
 }
 
-bool streams(const plan::Node& node) {
-  switch (node.kind) {
-    case plan::NodeKind::kScan:
-      return true;
-    case plan::NodeKind::kFilter:
-    case plan::NodeKind::kProject:
-      return streams(*node.input);
-    default:
-      return false;
-  }
-}
-
 Result<Batches> plan_batches(const plan::NodePtr& plan, int64_t morsel_rows, int threads, comm::Job* job) {
   exec::QueryRunOptions options;
   options.threads = threads;

@@ -32,9 +32,6 @@ Result<std::vector<std::shared_ptr<arrow::RecordBatch>>> plan_batches(const plan
                                                                       int64_t morsel_rows, int threads,
                                                                       comm::Job* job);
 
-/// Is it a plan that to_pipeline() takes?
-bool streams(const plan::Node& node);
-
 /// A value as text: NULL, 12, 1.5, 'text' (quoted where `quote`), 2024-01-31 10:00:00.
 std::string value_text(const arrow::Array& array, int64_t row, bool quote);
 

@@ -453,9 +453,12 @@ const std::vector<Key>& recipe_keys() {
   constexpr double kNoLimit = std::numeric_limits<double>::infinity();
   constexpr int64_t kNoLimit64 = std::numeric_limits<int64_t>::max();
   static const std::vector<Key> keys = {
-      text_key(
-          "data", "train", true, PLACE(r.data.train), "the text of a query",
-          "The query whose rows train the model. Relative file names are relative to the recipe's folder."),
+      text_key("data", "train", true, PLACE(r.data.train), "the text of a query",
+               "The query whose rows train the model. Relative file names are relative to the recipe's "
+               "folder. One with a "
+               "join, GROUP BY, DISTINCT, ORDER BY or LIMIT is run once and its rows are kept in the cache; "
+               "`predict` and "
+               "`evaluate` run it whole, with their inputs in the place of its first table."),
       valid_key(),
       text_key("data", "target", true, PLACE(r.data.target), "a column of the query",
                "What the model learns to predict: a number; with loss = \"bce\" 0 or 1; with loss = "

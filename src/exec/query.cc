@@ -21,18 +21,6 @@ using Batch = std::shared_ptr<arrow::RecordBatch>;
 using plan::NodeKind;
 using plan::NodePtr;
 
-bool streams(const plan::Node& node) {
-  switch (node.kind) {
-    case NodeKind::kScan:
-      return true;
-    case NodeKind::kFilter:
-    case NodeKind::kProject:
-      return streams(*node.input);
-    default:
-      return false;
-  }
-}
-
 // Bytes of the buffers that a batch keeps alive.
 int64_t bytes_of(const arrow::ArrayData& data) {
   int64_t bytes = 0;
@@ -67,7 +55,7 @@ class Executor {
  private:
   // The node's rows as units; what cannot stream is computed first.
   Result<std::unique_ptr<Units>> units(const NodePtr& node) {
-    if (streams(*node)) {
+    if (plan::streams(*node)) {
       MILLSTREAM_ASSIGN(auto pipeline, plan::to_pipeline(node));
       return units_of_pipeline(std::move(pipeline), options_.morsel_rows);
     }

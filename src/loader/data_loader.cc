@@ -23,6 +23,7 @@
 #include "features/row_packer.h"
 #include "loader/feeding.h"
 #include "loader/shuffle_quality.h"
+#include "loader/streaming_query.h"
 #include "loader/survey.h"
 #include "loader/survey_cache.h"
 #include "plan/planner.h"
@@ -168,7 +169,7 @@ class Loader final : public DataLoader {
     join();
   }
 
-  Status plan(plan::Catalog& catalog);
+  Status plan(plan::Catalog& catalog, PhaseAgreement* phase);
   Status survey_all(PhaseAgreement* phase);
   Status allocate();
   void start();
@@ -276,14 +277,19 @@ Status Loader::check_valid_query(const arrow::Schema& schema) const {
   return Status::OK();
 }
 
-Status Loader::plan(plan::Catalog& catalog) {
+Status Loader::plan(plan::Catalog& catalog, PhaseAgreement* phase) {
   set_phase("planning");
   MILLSTREAM_TRY(check_config(data_, config_, epochs_));
   const auto pipeline_of = [&](const std::string& sql, const char* name,
                                const std::string& directory) -> Result<plan::Pipeline> {
-    const plan::QueryOptions options{.name = name, .base_directory = directory};
-    MILLSTREAM_ASSIGN(const auto node, plan::plan_query(sql, catalog, options));
-    return plan::to_pipeline(node);
+    return make_streaming_query({.job = &job_,
+                                 .phase = phase,
+                                 .catalog = &catalog,
+                                 .sql = sql,
+                                 .options = {.name = name, .base_directory = directory},
+                                 .cache_directory = config_.cache_directory,
+                                 .threads = threads(),
+                                 .memory_bytes = memory_budget()});
   };
   MILLSTREAM_ASSIGN(const plan::Pipeline train, pipeline_of(data_.train, "data.train", data_.base_directory));
   auto made = features::FeaturePlan::make(*train.schema, data_.features, data_.target, data_.on_null_target,
@@ -741,7 +747,7 @@ Result<std::unique_ptr<DataLoader>> DataLoader::make(comm::Job& job, const comm:
                                                      const LoaderConfig& config, int64_t epochs) {
   auto loader = std::make_unique<Loader>(job, roles, data, config, epochs);
   PhaseAgreement phase(job);
-  MILLSTREAM_TRY(phase.agree(loader->plan(catalog)));
+  MILLSTREAM_TRY(phase.agree(loader->plan(catalog, &phase)));
   MILLSTREAM_TRY(phase.agree(loader->survey_all(&phase)));
   set_phase("feeding");
   MILLSTREAM_TRY(phase.agree(loader->allocate()));

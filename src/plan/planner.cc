@@ -241,19 +241,14 @@ class Planner {
   }
 
   Result<NodePtr> scan(const std::vector<ast::FileName>& files, size_t offset, std::string& name) {
-    if (++scans_ > 1 && !options_.replace_inputs.empty()) {
-      return source_.error(
-          offset, "the query reads more than one table, so its input cannot be replaced by other files");
-    }
     TableReference reference;
     reference.base_directory = options_.base_directory;
     reference.position = source_.position(offset);
     if (name.empty() && files.size() == 1) name = file_stem(files[0].text);
-    if (options_.replace_inputs.empty()) {
-      for (const ast::FileName& file : files) reference.globs.push_back(file.text);
-    } else {
+    for (const ast::FileName& file : files) reference.globs.push_back(file.text);
+    if (first_table_.empty()) first_table_ = reference.globs;
+    if (!options_.replace_inputs.empty() && reference.globs == first_table_)
       reference.globs = options_.replace_inputs;
-    }
     auto table = catalog_.open(reference);
     if (!table.ok()) return source_.place(table.status(), offset);
     return make_scan(std::move(table).ValueUnsafe());
@@ -269,7 +264,7 @@ class Planner {
   const sql::SourceText& source_;
   Catalog& catalog_;
   const QueryOptions& options_;
-  int scans_ = 0;
+  std::vector<std::string> first_table_;  // as it stands in the query
 };
 
 }  // namespace

@@ -11,12 +11,16 @@ namespace millstream::plan {
 struct QueryOptions {
   std::string name;            ///< what messages call the text: "recipe.toml, data.train", "query"
   std::string base_directory;  ///< relative file names are relative to it
-  /// When not empty, the query's one FROM reads these files instead (predict, evaluate).
+  /// When not empty, the first table of FROM is these files, wherever it stands (predict, evaluate); tables that are
+  /// joined with it stay.
   std::vector<std::string> replace_inputs;
 };
 
 /// Parses, binds and checks `sql`. Errors are query errors: "<name>, line L, column C: …", the line, a caret.
 Result<NodePtr> plan_query(const std::string& sql, Catalog& catalog, const QueryOptions& options);
+
+/// Whether the plan consists of a scan, filters and projections, which to_pipeline() takes.
+bool streams(const Node& plan);
 
 /// Rewrites to the streaming form. Errors name what does not stream.
 Result<Pipeline> to_pipeline(const NodePtr& plan);

@@ -83,7 +83,8 @@ double expanded_size(const Expression& e, std::unordered_map<const Expression*, 
 // What reads block by block, such as training, takes no clause that needs all rows or their number.
 Status breaker_error(const Node& node, std::string_view clause, std::string_view hint) {
   return query_error(
-      "line {}, column {}: {} is not supported yet where rows are streamed; `millstream query` runs it{}",
+      "line {}, column {}: {} needs all of its rows, and only queries whose rows stream can be explained; "
+      "`millstream query` runs it and training trains on it{}",
       node.position.line, node.position.column, clause, hint);
 }
 
@@ -292,6 +293,18 @@ NodePtr make_limit(NodePtr input, int64_t limit, int64_t offset, expr::QueryPosi
   node->offset = offset;
   node->position = position;
   return node;
+}
+
+bool streams(const Node& plan) {
+  switch (plan.kind) {
+    case NodeKind::kScan:
+      return true;
+    case NodeKind::kFilter:
+    case NodeKind::kProject:
+      return streams(*plan.input);
+    default:
+      return false;
+  }
 }
 
 Result<Pipeline> to_pipeline(const NodePtr& plan) {

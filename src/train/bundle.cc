@@ -44,12 +44,13 @@ Json to_json(const Bundle& bundle) {
   const bool embedded = std::any_of(bundle.features.begin(), bundle.features.end(), [](const auto& spec) {
     return !spec.steps.empty() && spec.steps.back().name == "embedding";
   });
-  const bool plain =
-      !embedded && bundle.model.kind == "mlp" && !bundle.model.batch_norm && bundle.model.dropout == 0;
+  const bool plain = bundle.base_directory.empty() && !embedded && bundle.model.kind == "mlp" &&
+                     !bundle.model.batch_norm && bundle.model.dropout == 0;
   json["format_version"] = !plain ? 3 : bundle.loss == "mse" || bundle.loss == "mae" ? 1 : 2;
   json["millstream"] = bundle.millstream_version;
   json["query"] = bundle.query;
   json["prediction_query"] = bundle.prediction_query;
+  if (!bundle.base_directory.empty()) json["base_directory"] = bundle.base_directory;
   json["target"] = {{"column", bundle.target}, {"on_null", on_null_name(bundle.on_null_target)}};
   json["inputs"] = Json::array();
   for (const BundleInput& input : bundle.inputs)
@@ -157,6 +158,7 @@ Result<Bundle> from_json(const std::string& text) {
         bundle.millstream_version, version, kBundleFormatVersion);
   bundle.query = read.text(json, "query");
   bundle.prediction_query = read.text(json, "prediction_query");
+  if (json.contains("base_directory")) bundle.base_directory = read.text(json, "base_directory");
   const Json& target = read.member(json, "target");
   bundle.target = read.text(target, "column");
   bundle.on_null_target = read.on_null(target);
@@ -261,6 +263,23 @@ Status describe_query(const plan::Pipeline& pipeline, const std::vector<std::str
         needed.outputs[i]->to_sql() + " AS " + quoted(needed.schema->field(static_cast<int>(i))->name());
   }
   bundle.prediction_query += " FROM 'input'";
+  return Status::OK();
+}
+
+Status describe_whole_query(const plan::Node& plan, const std::string& base_directory, Bundle& bundle) {
+  // The part of the plan that reads the first table.
+  auto first = std::shared_ptr<const plan::Node>(std::shared_ptr<void>(), &plan);
+  while (!plan::streams(*first)) first = first->input;
+  MILLSTREAM_ASSIGN(const plan::Pipeline read, plan::to_pipeline(first));
+  const auto& schema = *read.table->schema();
+  bundle.inputs.clear();
+  for (int column : read.columns) {
+    bundle.inputs.push_back(
+        {schema.field(column)->name(), expr::sql_type_name(*schema.field(column)->type()), true});
+  }
+  bundle.prediction_query = bundle.query;
+  std::error_code error;
+  bundle.base_directory = fs::absolute(base_directory, error).lexically_normal().string();
   return Status::OK();
 }
 

@@ -17,7 +17,8 @@
 
 namespace millstream::train {
 
-/// 2: losses other than mse and mae, whose outputs are no predictions yet. 3: models other than the plain mlp. What an
+/// 2: losses other than mse and mae, whose outputs are no predictions yet. 3: models other than the plain mlp, and
+/// queries that do not stream. What an
 /// older format can say is still written in that.
 inline constexpr int64_t kBundleFormatVersion = 3;
 
@@ -32,6 +33,9 @@ struct Bundle {
   std::string millstream_version;
   std::string query;             ///< as trained on; evaluate runs it on its inputs
   std::string prediction_query;  ///< the columns that features need, without filter and target
+  /// Where the other tables of a query are that does not stream; such a query is run whole, by predict too, with the
+  /// inputs in the place of its first table. Empty: the query streams.
+  std::string base_directory;
   std::string target;
   features::OnNull on_null_target = features::OnNull::kError;
   std::vector<BundleInput> inputs;
@@ -52,6 +56,8 @@ struct Bundle {
 /// outputs that features read.
 Status describe_query(const plan::Pipeline& pipeline, const std::vector<std::string>& feature_columns,
                       Bundle& bundle);
+/// The same of a plan that does not stream, whose file names are relative to `base_directory`.
+Status describe_whole_query(const plan::Node& plan, const std::string& base_directory, Bundle& bundle);
 
 /// Writes the folder `path`, whole or not at all.
 Status write_bundle(const std::string& path, const Bundle& bundle);

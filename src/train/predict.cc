@@ -24,6 +24,7 @@
 #include "features/fitted_json.h"
 #include "features/row_packer.h"
 #include "loader/row_rules.h"
+#include "loader/streaming_query.h"
 #include "plan/planner.h"
 #include "train/bundle.h"
 #include "train/export.h"
@@ -99,7 +100,14 @@ Status check_inputs(const plan::SourceTable& table, const Bundle& bundle, bool w
   return Status::OK();
 }
 
-Result<std::unique_ptr<Scorer>> make_scorer(Bundle bundle, plan::Catalog& catalog, const PredictJob& work,
+int threads_of(const comm::Job& job, const PredictJob& work) {
+  const int threads = work.loader.threads > 0 ? work.loader.threads
+                                              : job.topology().ranks[static_cast<size_t>(job.rank())].threads;
+  return std::max(1, threads);
+}
+
+Result<std::unique_ptr<Scorer>> make_scorer(comm::Job& job, loader::PhaseAgreement& phase, Bundle bundle,
+                                            plan::Catalog& catalog, const PredictJob& work,
                                             bool with_target) {
   auto scorer = std::make_unique<Scorer>();
   scorer->with_target = with_target;
@@ -113,11 +121,20 @@ Result<std::unique_ptr<Scorer>> make_scorer(Bundle bundle, plan::Catalog& catalo
   for (const features::FeatureSpec& spec : bundle.features)
     columns.insert(columns.end(), spec.columns.begin(), spec.columns.end());
   if (with_target) columns.push_back(bundle.target);
-  MILLSTREAM_ASSIGN(
-      const plan::NodePtr plan,
-      plan::plan_query(with_target ? bundle.query : bundle.prediction_query, catalog,
-                       {fmt::format("the query of bundle {}", work.bundle), here, work.inputs}));
-  MILLSTREAM_ASSIGN(plan::Pipeline pipeline, plan::to_pipeline(plan));
+  plan::QueryOptions options{fmt::format("the query of bundle {}", work.bundle), here, work.inputs};
+  if (!bundle.base_directory.empty()) {
+    options.base_directory = bundle.base_directory;
+    for (std::string& input : options.replace_inputs) input = (std::filesystem::path(here) / input).string();
+  }
+  MILLSTREAM_ASSIGN(plan::Pipeline pipeline,
+                    loader::make_streaming_query({.job = &job,
+                                                  .phase = &phase,
+                                                  .catalog = &catalog,
+                                                  .sql = with_target ? bundle.query : bundle.prediction_query,
+                                                  .options = options,
+                                                  .cache_directory = work.loader.cache_directory,
+                                                  .threads = threads_of(job, work),
+                                                  .memory_bytes = work.loader.memory_bytes}));
   MILLSTREAM_ASSIGN(pipeline, plan::select_outputs(pipeline, columns));
 
   MILLSTREAM_ASSIGN(const features::Fitted fitted,
@@ -254,12 +271,6 @@ Status score_entry_point(comm::Job& job, const Scorer& scorer, int entry_point,
   });
 }
 
-int threads_of(const comm::Job& job, const PredictJob& work) {
-  const int threads = work.loader.threads > 0 ? work.loader.threads
-                                              : job.topology().ranks[static_cast<size_t>(job.rank())].threads;
-  return std::max(1, threads);
-}
-
 /// Runs body(0 … count-1) on threads of their own; the first failure by number.
 Status on_threads(int count, const std::function<Status(int)>& body) {
   std::vector<Status> statuses(static_cast<size_t>(count));
@@ -301,7 +312,8 @@ Status agree_on(comm::Job& job, Body&& body) {
 Result<std::unique_ptr<Scorer>> open_scorer(comm::Job& job, plan::Catalog& catalog, const PredictJob& work,
                                             bool with_target) {
   std::unique_ptr<Scorer> scorer;
-  MILLSTREAM_TRY(agree_on(job, [&]() -> Status {
+  loader::PhaseAgreement phase(job);
+  MILLSTREAM_TRY(phase.agree(catch_torch("predicting", [&]() -> Status {
     // Rank 0 reads: ranks of other hosts need not see the bundle.
     std::string bytes;
     if (job.rank() == 0) {
@@ -310,9 +322,9 @@ Result<std::unique_ptr<Scorer>> open_scorer(comm::Job& job, plan::Catalog& catal
     }
     MILLSTREAM_ASSIGN(bytes, job.world().broadcast_bytes(bytes, 0));
     MILLSTREAM_ASSIGN(Bundle bundle, decode_bundle(bytes));
-    MILLSTREAM_ASSIGN(scorer, make_scorer(std::move(bundle), catalog, work, with_target));
+    MILLSTREAM_ASSIGN(scorer, make_scorer(job, phase, std::move(bundle), catalog, work, with_target));
     return Status::OK();
-  }));
+  })));
   at::set_num_threads(1);  // threads score entry points side by side
   return scorer;
 }

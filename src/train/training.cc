@@ -159,6 +159,10 @@ Result<Bundle> begin_bundle(const TrainJob& job, plan::Catalog& catalog, const l
   MILLSTREAM_ASSIGN(bundle.fitted_json, features::fitted_to_json(fitted));
   MILLSTREAM_ASSIGN(const plan::NodePtr plan,
                     plan::plan_query(job.data.train, catalog, {"data.train", job.data.base_directory, {}}));
+  if (!plan::streams(*plan)) {
+    MILLSTREAM_TRY(describe_whole_query(*plan, job.data.base_directory, bundle));
+    return bundle;
+  }
   MILLSTREAM_ASSIGN(const plan::Pipeline pipeline, plan::to_pipeline(plan));
   std::vector<std::string> columns;
   for (const features::FeatureSpec& spec : job.data.features)

@@ -104,10 +104,6 @@ class Query(ProgramTest):
             self.assert_fails(["query", "SELECT * FROM 't/*.parquet' ORDER BY x", "--memory", "20000"], 1, "ORDER BY",
                               ranks=[ranks])
 
-    def test_training_streams(self):
-        recipe = self.recipe(query="SELECT k AS a, max(x) AS b, 1.0 AS c, count(*) AS y FROM 't/*.parquet' GROUP BY k")
-        self.assert_fails(["batches", recipe], 2, "where rows are streamed", "millstream query")
-
     def test_errors(self):
         self.assert_fails(["query"], 2, "-f FILE")
         self.assert_fails(["query", "FROM 't/*.parquet'", "-o", "x.txt"], 2, "x.txt", ".parquet")

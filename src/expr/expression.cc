@@ -29,8 +29,11 @@ void infer(Expression& e) {
     case Kind::kColumn:
       break;
     case Kind::kCall:
-      e.nullable = e.binding->nulls == NullPolicy::kPropagate ? any || e.binding->gives_null
-                                                              : !e.binding->never_null && all;
+      if (e.binding->nulls == NullPolicy::kPropagate) {
+        e.nullable = any || e.binding->gives_null;
+      } else {
+        e.nullable = !e.binding->never_null && (e.binding->gives_null ? any : all);
+      }
       break;
     case Kind::kCast:
       e.nullable = any || (e.binding && e.binding->gives_null);

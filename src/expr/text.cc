@@ -399,9 +399,14 @@ std::optional<int32_t> parse_date(std::string_view text) {
 
 std::optional<int64_t> parse_time(std::string_view text) {
   text = trim(text);
-  auto micros = take_clock(text);
-  if (!micros || !text.empty()) return {};
-  return micros;
+  std::string_view rest = text;
+  const auto micros = take_clock(rest);
+  if (micros && rest.empty()) return micros;
+  // An offset behind it is read past, and of a timestamp it is the time of day.
+  const auto timestamp =
+      parse_timestamp(micros ? "1970-01-01 " + std::string(text) : std::string(text), false);
+  if (!timestamp || !is_finite_timestamp(*timestamp)) return {};
+  return floor_mod(*timestamp, kMicrosPerDay);
 }
 
 std::optional<int64_t> parse_timestamp(std::string_view text, bool zone, int64_t* nanos) {
@@ -506,6 +511,7 @@ std::optional<Interval> parse_interval(std::string_view text) {
       break;
     }
     bool negative = false;
+    const bool first = !any;
     if (text.front() == '-' || text.front() == '+') {
       negative = text.front() == '-';
       text.remove_prefix(1);
@@ -539,6 +545,7 @@ std::optional<Interval> parse_interval(std::string_view text) {
         ++n;
       std::string_view word = text.substr(0, n);
       text.remove_prefix(n);
+      if (first && word.empty() && text.empty()) word = "s";  // a number alone is seconds
       const Unit* unit = nullptr;
       for (const Unit& candidate : kUnits) {
         if (equals_ignoring_case(word, candidate.name) ||

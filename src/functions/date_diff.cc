@@ -68,6 +68,8 @@ MILLSTREAM_BODY int64_t ordinal_of_day(int64_t days) {
 
 template <DatePart kPart>
 struct Difference {
+  /// Dates reach further than timestamps.
+  static constexpr bool kOfDates = length_of(kPart).micros >= kMicrosPerSecond;
   MILLSTREAM_BODY static int64_t between(int64_t a, int64_t b) {
     if constexpr (kPart == DatePart::kWeek) {
       return between_days(floor_div(a, kMicrosPerDay), floor_div(b, kMicrosPerDay));
@@ -77,6 +79,8 @@ struct Difference {
   /// Weeks are counted whole, from day to day.
   MILLSTREAM_BODY static int64_t between_days(int64_t a, int64_t b) {
     if constexpr (kPart == DatePart::kWeek) return (b - a) / 7;
+    constexpr int64_t kMicros = length_of(kPart).micros;
+    if constexpr (kMicros > 0 && kMicros < kMicrosPerDay) return (b - a) * (kMicrosPerDay / kMicros);
     return ordinal_of_day<kPart>(b) - ordinal_of_day<kPart>(a);
   }
   MILLSTREAM_BODY static int64_t ordinal(int64_t micros) {
@@ -96,10 +100,13 @@ MILLSTREAM_BODY int64_t whole_months(int64_t a_days, int64_t a_clock, int64_t b_
 
 template <DatePart kPart>
 struct WholeParts {
+  static constexpr bool kOfDates = length_of(kPart).micros >= kMicrosPerDay || length_of(kPart).micros == 0;
   MILLSTREAM_BODY static int64_t between(int64_t a, int64_t b) {
     constexpr Length kLength = length_of(kPart);
     if constexpr (kLength.micros > 0) {
-      return static_cast<int64_t>(static_cast<uint64_t>(b) - static_cast<uint64_t>(a)) / kLength.micros;
+      int64_t apart;
+      if (!__builtin_sub_overflow(b, a, &apart)) return apart / kLength.micros;
+      return static_cast<int64_t>((static_cast<__int128>(b) - a) / kLength.micros);
     } else {
       return months(floor_div(a, kMicrosPerDay), floor_mod(a, kMicrosPerDay), floor_div(b, kMicrosPerDay),
                     floor_mod(b, kMicrosPerDay)) /
@@ -139,7 +146,7 @@ struct Between {
 };
 
 /// The overloads for one part; kernels are given the part as well, which is in their type already. Clock parts of
-/// dates are those of the timestamps that they are cast to.
+/// dates are those of the timestamps that they are cast to, unless the count has its own rule.
 template <class Count, bool kClock>
 std::vector<Binding> overloads_for(std::bool_constant<kClock>) {
   auto with_part = []<class T>(std::type_identity<T>) {
@@ -153,11 +160,8 @@ std::vector<Binding> overloads_for(std::bool_constant<kClock>) {
   };
   std::vector<Binding> all = {with_part(std::type_identity<Timestamp>{}),
                               with_part(std::type_identity<ZonedTimestamp>{})};
-  if constexpr (kClock) {
-    all.push_back(with_part(std::type_identity<Time>{}));
-  } else {
-    all.push_back(with_part(std::type_identity<Date>{}));
-  }
+  if constexpr (kClock) all.push_back(with_part(std::type_identity<Time>{}));
+  if constexpr (!kClock || Count::kOfDates) all.push_back(with_part(std::type_identity<Date>{}));
   return all;
 }
 

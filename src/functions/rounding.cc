@@ -274,7 +274,7 @@ MILLSTREAM_FUNCTION(rounding) {
   trunc.bind = bind_rounding<Direction::kToZero>;
   trunc.bound = rising_bounds<0>;
   trunc.overloads = join(same_type<Truncate, 1>(Integers{}), same_type<Truncate, 1>(Floats{}),
-                         with_digits<ToDigits<Direction::kToZero>>(SignedIntegers{}),
+                         with_digits<ToDigits<Direction::kToZero>>(Integers{}),
                          with_digits<ToDigits<Direction::kToZero>>(Floats{}));
   trunc.forms = {"trunc(DECIMAL)", "trunc(DECIMAL, INTEGER)"};
 

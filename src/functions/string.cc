@@ -321,6 +321,7 @@ Result<std::optional<Binding>> bind_join_all(const std::vector<ExprPtr>& argumen
   binding.result = arrow::utf8();
   binding.kernel = join_all;
   binding.nulls = NullPolicy::kOwn;
+  binding.gives_null = true;  // where the separator is NULL
   return binding;
 }
 

@@ -13,17 +13,27 @@ using namespace expr;
 
 namespace {
 
+/// Months come first, then days, then the time. Of instants, as in DuckDB, the time comes first where a part goes back,
+/// and in any case its microseconds below the millisecond.
 template <class T>
 MILLSTREAM_BODY Checked<T> add_interval(int64_t micros, const Interval& interval, int sign) {
   if (!is_finite_timestamp(micros)) return {T{micros}};
+  const int64_t months = int64_t{sign} * interval.months, shift = int64_t{sign} * interval.days;
+  int64_t clock = sign * (interval.nanos / 1000);
+  bool overflow = false;
+  if constexpr (std::is_same_v<T, ZonedTimestamp>) {
+    const int64_t first = months < 0 || shift < 0 || clock < 0 ? clock : clock % 1000;
+    overflow = __builtin_add_overflow(micros, first, &micros);
+    clock -= first;
+  }
   int64_t days = floor_div(micros, kMicrosPerDay);
-  const int64_t clock = floor_mod(micros, kMicrosPerDay);
-  if (interval.months) days = add_months(days, static_cast<int64_t>(sign) * interval.months);
-  days += static_cast<int64_t>(sign) * interval.days;
+  const int64_t time = floor_mod(micros, kMicrosPerDay);
+  if (months) days = add_months(days, months);
+  days += shift;
   int64_t result;
-  bool overflow = __builtin_mul_overflow(days, kMicrosPerDay, &result);
+  overflow |= __builtin_mul_overflow(days, kMicrosPerDay, &result);
+  overflow |= __builtin_add_overflow(result, time, &result);
   overflow |= __builtin_add_overflow(result, clock, &result);
-  overflow |= __builtin_add_overflow(result, sign * (interval.nanos / 1000), &result);
   return checked(T{result}, overflow || result < kTimestampMin || result > kTimestampMax,
                  Failure::kOutOfRange);
 }

@@ -55,9 +55,9 @@ CAST_TEXTS = {
     "timestamp": ["2024-01-02", "2024-01-02T10:11", "2024-01-02 10:11:12", "2024-01-02 10:11:12.1234567",
                   "2024-01-02T10:11:12Z", "2024-01-02 10:11:12+02", "2024-01-02 10:11:12-02:30", "2024-01-02 24:00:00",
                   "2024-01-02 25:00:00", "2024-01-02 10", "2024-01-02 1:2:3", "abc", "-infinity", "2024-01-02 10:60:00"],
-    "time": ["10:11:12.5", "24:00:00", "10:11", "25:00:00", "x"],
+    "time": ["10:11:12.5", "24:00:00", "10:11", "25:00:00", "x", "42", "2024-02-29", "2024-02-29 10:11:12", "10:11:12+02", "infinity"],
     "interval": ["1 day 2 hours", "01:02:03", "1 year ago", "-1 month 25 hours", "1.5 days", "3 weeks", "5 foo", "", "90 minutes",
-                 "1.5 hours", "2 quarters", "1 decade"],
+                 "1.5 hours", "2 quarters", "1 decade", "42", " 7 ", "-1.5", "1.", "42 7", "5 ago", "1 day 5"],
 }
 
 out = []
@@ -138,6 +138,13 @@ for a, b in [("DATE", "DATE"), ("DATE", "INTEGER"), ("TIMESTAMP", "TIMESTAMP"), 
              ("TIMESTAMP", "INTERVAL"), ("INTERVAL", "INTERVAL"), ("TIME", "INTERVAL")]:
     infix("-", [a, b])
 infix("*", ["INTERVAL", "BIGINT"])
+BACKWARDS = ["-1 month", "1 month -1 day", "-1 month -2 days -30:00:00", "1 month 1 day 01:00:00", "1 year -25:00:00"]
+for operator in ["+", "-"]:
+    infix(operator, ["TIMESTAMP WITH TIME ZONE", "INTERVAL"], values=[["2024-03-31 23:30:00+00", "2024-03-01 00:30:00+00",
+          "2024-02-29 23:59:59.999999+00"], BACKWARDS + ["18 months 0.000001 seconds", "18 months 0.001 seconds"]], most=60)
+    infix(operator, ["TIMESTAMP", "INTERVAL"], values=[["2024-03-31 23:30:00", "2024-03-01 00:30:00"], BACKWARDS])
+group("date_sub", ["='day'", "TIMESTAMP", "TIMESTAMP"], "date_sub('day', {0}, {1})",
+      values=[["2012-08-15 00:00:00", "290308-12-22 (BC) 00:00:00"], ["290000-01-01 00:00:00", "290308-12-22 (BC) 00:00:00"]])
 
 compared = [(t, t) for t in ALL] + [("INTEGER", "DOUBLE"), ("BIGINT", "DECIMAL(4,1)"), ("UBIGINT", "BIGINT"), ("DATE", "TIMESTAMP"),
             ("BOOLEAN", "INTEGER"), ("DECIMAL(4,1)", "DECIMAL(10,2)"), ("FLOAT", "DOUBLE"), ("TINYINT", "UBIGINT")]
@@ -160,6 +167,7 @@ for name in ["abs", "sign", "round", "floor", "ceil", "trunc"]:
 for t in NUMERIC:
     for digits in ["=0", "=1", "=2", "=-1", "=-3"]:
         call("round", [t, digits])
+        call("trunc", [t, digits])
 for name in ["ln", "log10", "log2", "log", "exp", "sqrt", "cbrt", "sin", "cos", "tan", "asin", "acos", "atan", "degrees", "radians"]:
     for t in ["DOUBLE", "INTEGER", "DECIMAL(10,2)"]:
         call(name, [t])
@@ -286,6 +294,9 @@ readings = {
 for format_, texts in readings.items():
     for name in ["strptime", "try_strptime"]:
         call(name, ["VARCHAR", f"='{format_}'"], values=[texts])
+
+for part in ["hour", "minute", "second"]:
+    call("date_diff", [f"='{part}'", "DATE", "DATE"], values=[["2024-01-01", "5881580-07-10", "infinity"], ["2024-01-01", "5877642-06-25 (BC)"]])
 
 for name in ["lower", "upper", "length", "trim", "ltrim", "rtrim", "strlen"]:
     call(name, ["VARCHAR"])

@@ -1,5 +1,6 @@
 """The main example: the recipe, the same program in C++, Parquet and CSV, under mpiexec."""
 
+import re
 import subprocess
 
 from harness import BUILD, DATA, SOURCE, ProgramTest, environment, main
@@ -19,12 +20,27 @@ class Taxi(ProgramTest):
         self.assertGreater(summary["valid"]["r2"], 0.8)
         self.assertTrue((self.scratch / "run" / "bundle" / "weights.safetensors").exists())
 
-    def test_the_same_in_cpp(self):
-        program = BUILD / "bin" / "taxi_example"
-        done = subprocess.run([program, "trips"], cwd=self.scratch, env=environment(self.scratch), text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("rmse", done.stdout)
+    def test_the_same_in_cpp_and_modules_of_ones_own(self):
+        # A module that takes the five features of the example.
+        (self.scratch / "five.toml").write_text("""
+[data]
+train = "SELECT * FROM 'trips/fhvhv_tripdata_*.parquet' WHERE trip_miles > 0 AND trip_time > 0"
+target = "trip_miles"
+[[feature]]
+columns = ["trip_time", "base_passenger_fare", "tolls", "tips", "driver_pay"]
+steps = ["standard_scale"]
+[train]
+epochs = 1
+""")
+        self.run_program("train", "five.toml", "--out", "five")
+        self.run_program("export", "five/bundle", "--to", "torchscript", "-o", "net.pt")
+        for command in (["taxi_example", "trips"], ["custom_example", "trips"], ["custom_example", "trips", "net.pt"]):
+            done = subprocess.run([BUILD / "bin" / command[0], *command[1:]], cwd=self.scratch,
+                                  env=environment(self.scratch), text=True, stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, timeout=120)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            errors = [float(error) for error in re.findall(r"rmse (\d+\.\d+)", done.stdout)]
+            self.assertLess(errors[-1], errors[0], done.stdout)
 
     def test_joins_the_job_of_mpiexec(self):
         mpiexec = SOURCE / ".venv" / "bin" / "mpiexec"

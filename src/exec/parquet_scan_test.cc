@@ -441,13 +441,13 @@ std::shared_ptr<arrow::Table> all_types(int64_t rows, double null_share, bool fe
 }
 
 TEST_F(Decode, GivesWhatArrowGives) {
-  constexpr int64_t kRows = 70'000;  // a block and a bit
+  constexpr int64_t kRows = 67'000;  // a block and a bit
   int file = 0;
   std::vector<WriteOptions> all;
   using parquet::Encoding;
   for (const bool dictionary : {false, true})
     for (const auto version : {parquet::ParquetDataPageVersion::V1, parquet::ParquetDataPageVersion::V2})
-      all.push_back({.row_group_rows = 68'000,
+      all.push_back({.row_group_rows = 66'500,
                      .page_rows = 7000,
                      .dictionary = dictionary,
                      .crc = dictionary,
@@ -465,6 +465,7 @@ TEST_F(Decode, GivesWhatArrowGives) {
                                {"f64", Encoding::BYTE_STREAM_SPLIT}}});
   for (const double null_share : {0.0, 0.3, 1.0}) {
     for (const WriteOptions& options : all) {
+      if (null_share != 0.3 && options.codec != arrow::Compression::ZSTD) continue;  // codecs know no NULL
       const std::string name = fmt::format("{}.parquet", file++);
       SCOPED_TRACE(fmt::format("{}: nulls {}, dictionary {}, version {}, codec {}", name, null_share,
                                options.dictionary, static_cast<int>(options.version),

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "base/trace_clock.h"
+
 namespace millstream {
 namespace {
 
@@ -52,6 +54,10 @@ void Trace::record(const char* name, int64_t begin_ns, int64_t end_ns, int64_t a
 }
 
 std::string Trace::events_json(int rank) {
+  return trace_events_json(rank, 0);
+}
+
+std::string trace_events_json(int rank, int64_t shift_ns) {
   std::string out;
   std::lock_guard lock(registry().mutex);
   for (const auto& thread : registry().threads) {
@@ -59,8 +65,8 @@ std::string Trace::events_json(int rank) {
     for (const Event& event : thread->events) {
       fmt::format_to(std::back_inserter(out),
                      R"({}{{"name":"{}","ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f})",
-                     out.empty() ? "" : ",\n", event.name, rank, thread->thread, event.begin_ns * 1e-3,
-                     (event.end_ns - event.begin_ns) * 1e-3);
+                     out.empty() ? "" : ",\n", event.name, rank, thread->thread,
+                     (event.begin_ns + shift_ns) * 1e-3, (event.end_ns - event.begin_ns) * 1e-3);
       if (event.argument >= 0)
         fmt::format_to(std::back_inserter(out), R"(,"args":{{"n":{}}})", event.argument);
       out += "}";

@@ -15,6 +15,7 @@
 #include "base/check.h"
 #include "base/cpu_share.h"
 #include "base/futex.h"
+#include "base/kill_point.h"
 #include "base/progress.h"
 #include "base/trace.h"
 #include "comm/job_state.h"
@@ -745,6 +746,7 @@ Result<std::unique_ptr<Job>> Job::start(const JobOptions& options) {
     state->guard_off();
     return status;
   }
+  arm_kill_points(state->rank);
   return std::unique_ptr<Job>(new Job(std::move(state)));
 }
 

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "base/futex.h"
+#include "comm/clock.h"
 #include "comm/job.h"
 #include "comm/message_engine.h"
 #include "comm/mpi_test.h"
@@ -92,6 +93,24 @@ TEST(TopologyTest, IsTheSameEverywhere) {
 }
 
 // ---- messages ----------------------------------------------------------------------------------------------
+
+// Here all ranks have one clock in truth: seen as one host they know, seen as many they find out about it.
+TEST(ClockTest, OffsetsAreTheSameEverywhereAndZeroOnOneHost) {
+  const auto offsets = clock_offsets(test_job());
+  ASSERT_TRUE(offsets.ok()) << offsets.status().ToString();
+  ASSERT_EQ(offsets->size(), static_cast<size_t>(test_job().size()));
+  EXPECT_EQ((*offsets)[0], 0);
+  std::string mine(reinterpret_cast<const char*>(offsets->data()), offsets->size() * sizeof(int64_t));
+  for (const std::string& theirs : test_job().world().allgather_bytes(mine).ValueOrDie())
+    EXPECT_EQ(theirs, mine);
+  for (const int64_t offset : *offsets) {
+    if (test_job().topology().host_ranks.size() == 1) {
+      EXPECT_EQ(offset, 0);
+    } else {
+      EXPECT_LT(std::abs(offset), int64_t{60} * 1'000'000'000);
+    }
+  }
+}
 
 TEST(MessagesTest, RingOfManySizes) {
   Job& job = test_job();

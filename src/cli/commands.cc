@@ -271,8 +271,10 @@ Status run_batches(Session& session) {
   MILLSTREAM_TRY(job.agree(loaded.status()));
   const Recipe recipe = std::move(loaded).ValueUnsafe();
   tell_roles(session);
+  loader::LoaderConfig config = recipe.loader;
+  config.consumer_computes = false;
   MILLSTREAM_ASSIGN(auto loader, loader::DataLoader::make(job, session.roles, *session.catalog, recipe.data,
-                                                          recipe.loader, options.epochs));
+                                                          config, options.epochs));
   set_phase("batches");
   BatchCounts counts;
   Status status;

@@ -487,10 +487,14 @@ const std::vector<Key>& recipe_keys() {
           "epoch may have fewer."),
       choice_key(
           "loader", "shuffle", PLACE(r.loader.shuffle),
-          std::vector<std::pair<std::string, Shuffle>>{{"none", Shuffle::kNone},
-                                                       {"window", Shuffle::kWindow}},
+          std::vector<std::pair<std::string, Shuffle>>{
+              {"none", Shuffle::kNone}, {"window", Shuffle::kWindow}, {"full", Shuffle::kFull}},
           "The order of rows in an epoch: \"none\" is file order; \"window\" mixes rows from places all over "
-          "the data, in another order each epoch."),
+          "the data, in another order each epoch; \"full\" draws each from all rows alike, which are kept "
+          "packed "
+          "for it in memory or, where they take more than half of the budget, on disk (on one host, 4 bytes "
+          "a "
+          "feature and row)."),
       integer_key(
           "loader", "window", PLACE(r.loader.window), 1, int64_t{1} << 40,
           "Rows that are shuffled among each other with shuffle = \"window\", of all lanes together. More "
@@ -499,8 +503,10 @@ const std::vector<Key>& recipe_keys() {
                   "Places in the data that are read side by side with shuffle = \"window\"; never more than "
                   "there are "
                   "row groups, or rows of a batch."),
-      integer_key("loader", "prefetch", PLACE(r.loader.prefetch), 2, 1024,
-                  "Batches that are prepared ahead, for each trainer."),
+      integer_key(
+          "loader", "prefetch", PLACE(r.loader.prefetch), 0, 1024,
+          "Batches that are prepared ahead, for each trainer. 0: 64 Ki rows, 8 batches at least and 64 at "
+          "most, or what there is memory for."),
       choice_key(
           "loader", "cache", PLACE(r.loader.cache),
           std::vector<std::pair<std::string, Cache>>{{"none", Cache::kNone},

@@ -7,6 +7,7 @@
 #include <set>
 #include <thread>
 
+#include <nlohmann/json.hpp>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -14,6 +15,7 @@
 
 #include "base/check.h"
 #include "base/cpu_share.h"
+#include "base/kill_point.h"
 #include "base/log.h"
 #include "base/nearest_name.h"
 #include "base/progress.h"
@@ -22,6 +24,7 @@
 #include "features/feature_plan.h"
 #include "features/row_packer.h"
 #include "loader/feeding.h"
+#include "loader/row_store.h"
 #include "loader/shuffle_quality.h"
 #include "loader/streaming_query.h"
 #include "loader/survey.h"
@@ -33,7 +36,11 @@ namespace {
 
 constexpr double kBudgetShare = 0.7;  // of this rank's share of the memory, where none is set
 constexpr int kFewestSlots = 2;       // a recipe can ask for
-constexpr int kCacheShare = 2;        // the cache in memory may have one part in so many of a rank's budget
+constexpr int kSlots = 8;             // of a ring, where the recipe leaves it to us: so many at least …
+constexpr int kMostSlots = 64;        // … and of small batches more,
+constexpr int64_t kRowsAhead =
+    64 * 1024;                  // … for so many rows: what a feeder does in one go, some times over
+constexpr int kCacheShare = 2;  // the cache in memory may have one part in so many of a rank's budget
 constexpr int kDiskShare = 4;  // and `auto` may fill one part in so many of the disk, or of the cache's limit
 constexpr int kFeedingPriority = 10;  // nice of feeding threads beside a trainer
 
@@ -45,7 +52,12 @@ Status check_config(const DataConfig& data, const LoaderConfig& config, int64_t 
   MILLSTREAM_TRY(positive("loader.batch_size", config.batch_size));
   MILLSTREAM_TRY(positive("loader.window", config.window));
   MILLSTREAM_TRY(positive("loader.lanes", config.lanes));
-  MILLSTREAM_TRY(positive("loader.prefetch", config.prefetch));
+  if (config.prefetch < 0) MILLSTREAM_TRY(positive("loader.prefetch", config.prefetch));
+  if (config.shuffle == Shuffle::kFull && config.cache == Cache::kNone) {
+    return usage_error(
+        "loader.shuffle is \"full\", which draws rows from prepared ones, and loader.cache is \"none\": take "
+        "\"auto\", \"memory\" or \"disk\", or shuffle = \"window\"");
+  }
   if (config.batch_size > (int64_t{1} << 30)) {
     return usage_error("loader.batch_size is {}; it can be at most {}", config.batch_size, int64_t{1} << 30);
   }
@@ -134,15 +146,15 @@ Status check_text_columns(const plan::Pipeline& query, const DataConfig& data) {
 
 // What a rank tells the others of itself.
 struct RankFacts {
-  int32_t feeding_threads = 0;
   int32_t node = 0;           // the lowest rank that it shares memory with
   int32_t shared_memory = 0;  // the rings of the node are in shared memory
 };
 
 // What a rank's part of the loader holds.
 struct LoaderMemory {
-  int64_t rows = 0;  // bytes of packed rows: windows and chunks
-  int64_t ring = 0;  // bytes of its trainer's ring
+  int64_t rows = 0;   // bytes of packed rows: windows and chunks
+  int64_t ring = 0;   // bytes of its trainer's ring
+  int64_t ahead = 0;  // bytes of second windows, which a loader can do without
   int64_t total() const { return rows + ring; }
 };
 
@@ -157,20 +169,11 @@ class Loader final : public DataLoader {
         began_ns_(monotonic_ns()),
         trainer_(roles.trainer_index(job.rank())) {}
 
-  ~Loader() override {
-    // Given up before its end: the streams stop, this trainer takes nothing more.
-    context_.stopping.store(1, std::memory_order_release);
-    if (trainer_ >= 0 && started_) {
-      const Ring& ring = context_.trainers[trainer_].ring;
-      ring.released().store(static_cast<uint32_t>(context_.plan->num_batches()), std::memory_order_release);
-      futex_wake_all(ring.released());
-    }
-    for (const auto& stream : streams_) stream->wake();
-    join();
-  }
+  ~Loader() override { stop(); }
 
   Status plan(plan::Catalog& catalog, PhaseAgreement* phase);
   Status survey_all(PhaseAgreement* phase);
+  Status store_rows();
   Status allocate();
   void start();
 
@@ -182,6 +185,7 @@ class Loader final : public DataLoader {
     return config_.validation_passes ? feed_plan_->batches_of(PassKind::kValid) : 0;
   }
   const std::vector<Pass>& passes() const override { return feed_plan_->passes(); }
+  int64_t sources() const override { return passes().empty() ? 0 : feed_plan_->parts(0)->num_sources(); }
   double shuffle_quality() const override {
     if (passes().empty()) return 1;
     return loader::shuffle_quality(train_->counts(), feed_plan_->parts(0)->schedule().config());
@@ -190,12 +194,16 @@ class Loader final : public DataLoader {
   StreamPosition position() const override { return feed_plan_->position_of(next_batch_); }
   void release() override;
   Status finish() override {
+    kill_point("finish");
     join();
     std::lock_guard lock(mutex_);
     if (status_.ok() && job_.failed()) return job_.failure();
     return status_;
   }
   LoaderCounters counters() const override;
+  std::vector<LoaderCounters> counters_by_epoch() const override;
+  std::string state() const override;
+  Status load_state(const std::string& state) override;
 
  private:
   int threads() const {
@@ -204,9 +212,14 @@ class Loader final : public DataLoader {
   Status check_valid_query(const arrow::Schema& schema) const;
   std::vector<LoaderMemory> memory_of(const LoaderConfig& config) const;
   std::string advice_for(int64_t budget) const;
-  Status check_memory() const;
+  Status choose_slots(int64_t largest_batch);
+  Status check_memory();
   int64_t memory_budget() const;
+  int64_t budget_beside_cache() const;
   Result<KeepRows> choose_cache() const;
+  // Given up before its end: the streams stop, this trainer takes nothing more.
+  void stop();
+  Status check_state(const std::string& state, StreamPosition* position) const;
   void join() {
     for (std::thread& thread : threads_) thread.join();
     threads_.clear();
@@ -229,6 +242,8 @@ class Loader final : public DataLoader {
   std::unique_ptr<RowRules> train_rules_, valid_rules_;
   std::unique_ptr<RowSource> train_, valid_;
   std::unique_ptr<features::RowPacker> packer_;
+  std::unique_ptr<RowStore> store_;
+  int64_t store_bytes_ = 0;  // that count in this rank's budget
   std::unique_ptr<FeedPlan> feed_plan_;
   std::shared_ptr<void> ring_memory_;
   int64_t ring_bytes_ = 0;
@@ -240,8 +255,9 @@ class Loader final : public DataLoader {
   std::vector<std::unique_ptr<FeedingStream>> streams_;
   std::vector<std::thread> threads_;
 
-  mutable std::mutex mutex_;  // of status_
+  mutable std::mutex mutex_;  // of the next two
   Status status_;
+  std::vector<int64_t> waiting_by_epoch_;  // nanoseconds
 
   int64_t next_batch_ = 0;
   int64_t released_ = 0;
@@ -436,8 +452,9 @@ Status Loader::survey_all(PhaseAgreement* phase) {
   return Status::OK();
 }
 
-// The memory that each rank is going to hold with a loader of these settings: of each of its lanes a window and the
-// rows read beyond it, of each stream a chunk of validation rows, and the trainer's ring.
+// The memory that each rank is going to hold with a loader of these settings: of each of its lanes a window (and a
+// second one, where there is room) and the rows read beyond it that can't be read again, of each stream a chunk of
+// validation rows, and the trainer's ring.
 std::vector<LoaderMemory> Loader::memory_of(const LoaderConfig& config) const {
   const FeedPlan plan(config, 1, train_->counts(), valid_->counts());
   const auto parts = plan.parts(0);
@@ -448,13 +465,16 @@ std::vector<LoaderMemory> Loader::memory_of(const LoaderConfig& config) const {
   const int64_t share = largest_share(batch, static_cast<int>(roles_.trainers.size()));
   std::vector<LoaderMemory> memory(static_cast<size_t>(job_.size()));
   for (size_t stream = 0; stream < num_streams; ++stream) {
-    int64_t rows = valid_->largest_chunk();
+    int64_t rows = valid_->largest_chunk(), ahead = 0;
     if (!parts->shuffled()) rows = std::max(rows, train_->largest_chunk());
     for (size_t lane = stream; parts->shuffled() && lane < lanes.size(); lane += num_streams) {
-      rows += std::min(lanes[lane].rows, window) +
-              std::min(lanes[lane].rows, std::max(window, train_->largest_chunk()));
+      rows += std::min(lanes[lane].rows, window);
+      if (!train_->gives_again()) rows += std::min(lanes[lane].rows, train_->largest_chunk());
+      ahead += std::min(lanes[lane].rows, window);
     }
-    memory[static_cast<size_t>(context_.stream_ranks[stream])].rows += rows * packer_->row_bytes();
+    LoaderMemory& its = memory[static_cast<size_t>(context_.stream_ranks[stream])];
+    its.rows += rows * packer_->row_bytes();
+    its.ahead += ahead * packer_->row_bytes();
   }
   for (const comm::Trainer& trainer : roles_.trainers) {
     memory[static_cast<size_t>(trainer.rank)].ring =
@@ -504,7 +524,7 @@ std::string Loader::advice_for(int64_t budget) const {
     if (fits(config)) return batches + " would fit";
     batches += ", ";
   }
-  if (config.shuffle == Shuffle::kNone) {
+  if (config.shuffle != Shuffle::kWindow) {
     config.batch_size = std::min(config.batch_size, std::max(train_->rows(), valid_->rows()));
     if (reduce(&config.batch_size, [&] { return fits(config); }) == 0) return {};
     return fmt::format("loader.batch_size = {} would fit", config.batch_size);
@@ -529,10 +549,59 @@ std::string Loader::advice_for(int64_t budget) const {
   return fmt::format("loader.shuffle = \"none\", loader.batch_size = {} would fit", config.batch_size);
 }
 
-Status Loader::check_memory() const {
+int64_t Loader::budget_beside_cache() const {
   int64_t budget = memory_budget();
   if (survey_result_.cache == Cache::kMemory) budget -= surveyed_.survey.piece_file_bytes[job_.rank()];
+  return budget - store_bytes_;
+}
+
+// With shuffle = full: all training rows packed, in memory where they fit, else on disk. Collective.
+Status Loader::store_rows() {
+  if (config_.shuffle != Shuffle::kFull || epochs_ <= config_.start_epoch) return Status::OK();
+  if (job_.topology().host_ranks.size() > 1) {
+    return usage_error(
+        "loader.shuffle is \"full\", which is for jobs on one host; this one is on {}: take \"window\"",
+        job_.topology().host_ranks.size());
+  }
+  const int64_t floats = train_->rows() * packer_->row_floats();
+  const int64_t bytes = floats * static_cast<int64_t>(sizeof(float));
+  const int64_t mine = bytes / job_.size();
+  uint8_t in_memory = config_.cache != Cache::kDisk && mine <= budget_beside_cache() / kCacheShare;
+  MILLSTREAM_TRY(job_.world().all_reduce(&in_memory, 1, comm::DataType::kUInt8, comm::ReduceOp::kMin));
+  if (!in_memory && config_.cache == Cache::kMemory) {
+    return usage_error(
+        "loader.shuffle is \"full\" and loader.cache \"memory\": the prepared rows need {} in all, {} a "
+        "rank, "
+        "more than half of what is left of its budget ({}); give more with --memory, or take cache = "
+        "\"disk\"",
+        format_bytes(bytes), format_bytes(mine), format_bytes(budget_beside_cache()));
+  }
+  MILLSTREAM_ASSIGN(
+      store_,
+      RowStore::make(job_, floats, in_memory ? "" : SurveyCache(config_.cache_directory).directory()));
+  MILLSTREAM_TRY(store_->fill(job_, *train_, *packer_, threads()));
+  if (in_memory) store_bytes_ = mine;
+  return Status::OK();
+}
+
+// The slots of a ring, where the recipe does not say: fewer where a rank has not the memory. Collective.
+Status Loader::choose_slots(int64_t largest_batch) {
+  if (config_.prefetch > 0) return Status::OK();
+  int32_t slots = static_cast<int32_t>(
+      std::clamp<int64_t>(kRowsAhead / std::max<int64_t>(1, largest_batch), kSlots, kMostSlots));
+  LoaderConfig config = config_;
+  for (config.prefetch = slots; slots > kFewestSlots; config.prefetch = --slots) {
+    if (memory_of(config)[static_cast<size_t>(job_.rank())].total() <= budget_beside_cache()) break;
+  }
+  MILLSTREAM_TRY(job_.world().all_reduce(&slots, 1, comm::DataType::kInt32, comm::ReduceOp::kMin));
+  config_.prefetch = slots;
+  return Status::OK();
+}
+
+Status Loader::check_memory() {
+  const int64_t budget = budget_beside_cache();
   const LoaderMemory need = memory_of(config_)[static_cast<size_t>(job_.rank())];
+  context_.windows_ahead = need.total() + need.ahead <= budget;
   if (need.total() <= budget) return Status::OK();
   const auto parts = feed_plan_->parts(0);
   const std::string what = parts->shuffled()
@@ -554,7 +623,8 @@ Status Loader::allocate() {
   const auto world = [&]() -> comm::Communicator& { return job_.world(); };
   const int rank = job_.rank();
   const bool feeds = roles_.is_feeder(rank);
-  feeding_threads_ = !feeds ? 0 : trainer_ >= 0 ? std::max(1, threads() - 1) : threads();
+  const bool shares = trainer_ >= 0 && config_.consumer_computes;
+  feeding_threads_ = !feeds ? 0 : shares ? std::max(1, threads() - 1) : threads();
   feed_plan_ = std::make_unique<FeedPlan>(config_, epochs_, train_->counts(), valid_->counts());
   MILLSTREAM_ASSIGN(context_.start_batch, feed_plan_->batch_at({config_.start_epoch, config_.start_step}));
   next_batch_ = released_ = context_.start_batch;
@@ -562,6 +632,15 @@ Status Loader::allocate() {
   const int64_t largest_batch = std::min(config_.batch_size, std::max(feed_plan_->rows_of(PassKind::kTrain),
                                                                       feed_plan_->rows_of(PassKind::kValid)));
   context_.layout = make_layout(*packer_, data_, largest_share(largest_batch, num_trainers));
+  std::vector<int32_t> feeding_threads(job_.size());
+  MILLSTREAM_TRY(world().all_gather(&feeding_threads_, sizeof(int32_t), feeding_threads.data()));
+  for (int i = 0; i < job_.size(); ++i) {
+    for (int k = 0; k < feeding_threads[i]; ++k) {
+      if (i == rank) my_streams_.push_back(static_cast<int>(context_.stream_ranks.size()));
+      context_.stream_ranks.push_back(i);
+    }
+  }
+  MILLSTREAM_TRY(choose_slots(largest_batch));
   ring_bytes_ = Ring::bytes_needed(config_.prefetch, context_.layout);
 
   // The rings of a node's trainers: in one piece of shared memory, where others on the node feed them.
@@ -571,7 +650,7 @@ Status Loader::allocate() {
     if (std::find(node.begin(), node.end(), trainer.rank) != node.end())
       node_trainers.push_back(trainer.rank);
   }
-  RankFacts mine{.feeding_threads = feeding_threads_, .node = node.front()};
+  RankFacts mine{.node = node.front()};
   uint8_t* node_rings = nullptr;
   Status shared_status;
   if (config_.transport != Transport::kMessages && node.size() > 1 && !node_trainers.empty()) {
@@ -599,19 +678,15 @@ Status Loader::allocate() {
   std::vector<RankFacts> facts(job_.size());
   MILLSTREAM_TRY(world().all_gather(&mine, sizeof(mine), facts.data()));
 
+  kill_point("rings");
   context_.job = &job_;
   context_.first_tag = next_tags();
   context_.plan = feed_plan_.get();
   context_.train = train_.get();
   context_.valid = valid_.get();
   context_.packer = packer_.get();
+  context_.store = store_.get();
   context_.slots = config_.prefetch;
-  for (int i = 0; i < job_.size(); ++i) {
-    for (int k = 0; k < facts[i].feeding_threads; ++k) {
-      if (i == rank) my_streams_.push_back(static_cast<int>(context_.stream_ranks.size()));
-      context_.stream_ranks.push_back(i);
-    }
-  }
   if (context_.stream_ranks.empty()) return bug_error("no rank feeds");
   if (context_.stream_ranks.size() > kMaxStreams) {
     return usage_error("the job has {} feeding threads; {} are the most: give fewer with --threads",
@@ -656,6 +731,7 @@ Status Loader::allocate() {
 }
 
 void Loader::start() {
+  kill_point("feeding");
   started_ = true;
   if (receiver_ != nullptr) {
     for (int64_t i = 0; i < config_.prefetch; ++i) receiver_->post(context_.start_batch + i);
@@ -680,6 +756,7 @@ void Loader::start() {
 }
 
 Result<std::optional<Batch>> Loader::next() {
+  kill_point("next");
   if (trainer_ < 0) return bug_error("next() on a rank that does not train");
   if (next_batch_ == feed_plan_->num_batches()) return std::nullopt;
   if (next_batch_ - released_ >= config_.prefetch) {
@@ -707,12 +784,18 @@ Result<std::optional<Batch>> Loader::next() {
         MILLSTREAM_TRY(wait_on(job_, context_.stopping, ready, seen));
         seen = ready.load(std::memory_order_acquire);
       }
-      waiting_ns_.fetch_add(monotonic_ns() - began, std::memory_order_relaxed);
+      const int64_t waited = monotonic_ns() - began;
+      waiting_ns_.fetch_add(waited, std::memory_order_relaxed);
+      const auto epoch = static_cast<size_t>(batch.pass.epoch);
+      std::lock_guard lock(mutex_);
+      if (waiting_by_epoch_.size() <= epoch) waiting_by_epoch_.resize(epoch + 1);
+      waiting_by_epoch_[epoch] += waited;
     }
   }
   if (next_batch_ == context_.start_batch)
     first_batch_ns_.store(monotonic_ns() - began_ns_, std::memory_order_relaxed);
   ++next_batch_;
+  kill_point("taken");
   return batch;
 }
 
@@ -721,6 +804,110 @@ void Loader::release() {
   context_.trainers[trainer_].ring.release(released_);
   if (receiver_ != nullptr) receiver_->post(released_ + config_.prefetch);
   ++released_;
+  kill_point("released");
+}
+
+void Loader::stop() {
+  context_.stopping.store(1, std::memory_order_release);
+  if (trainer_ >= 0 && started_) {
+    const Ring& ring = context_.trainers[trainer_].ring;
+    ring.released().store(static_cast<uint32_t>(context_.plan->num_batches()), std::memory_order_release);
+    futex_wake_all(ring.released());
+  }
+  for (const auto& stream : streams_) stream->wake();
+  join();
+}
+
+const char* shuffle_name(Shuffle shuffle) {
+  return shuffle == Shuffle::kNone ? "none" : shuffle == Shuffle::kWindow ? "window" : "full";
+}
+
+std::string Loader::state() const {
+  const StreamPosition at = position();
+  nlohmann::json json = {{"format", 1},
+                         {"epoch", at.epoch},
+                         {"step", at.step},
+                         {"data", survey_key()},
+                         {"seed", config_.seed},
+                         {"batch_size", config_.batch_size},
+                         {"shuffle", shuffle_name(config_.shuffle)}};
+  if (config_.shuffle == Shuffle::kWindow) {
+    json["window"] = config_.window;
+    json["lanes"] = config_.lanes;
+  }
+  return json.dump();
+}
+
+Status Loader::check_state(const std::string& state, StreamPosition* position) const {
+  const auto theirs = nlohmann::json::parse(state, nullptr, /*allow_exceptions=*/false);
+  const auto mine = nlohmann::json::parse(this->state());
+  const auto number = [&](const char* name) {
+    return theirs.contains(name) && theirs[name].is_number_integer();
+  };
+  if (!theirs.is_object() || !number("format") || !number("epoch") || !number("step")) {
+    return usage_error("this is no state of a DataLoader: {}", state.substr(0, 100));
+  }
+  if (theirs["format"] != mine["format"]) {
+    return usage_error("the state is of format {}; this version writes and reads format {}",
+                       theirs["format"].dump(), mine["format"].dump());
+  }
+  std::string different;
+  for (const auto& [name, value] : mine.items()) {
+    if (name == "epoch" || name == "step") continue;
+    const nlohmann::json other = theirs.contains(name) ? theirs[name] : nlohmann::json();
+    if (other == value) continue;
+    different += different.empty() ? "" : ", ";
+    different += name == "data"
+                     ? "the data (files, query, features or split)"
+                     : fmt::format("loader.{}, {} there and {} here", name, other.dump(), value.dump());
+  }
+  if (!different.empty()) return usage_error("the state is of another loader; different: {}", different);
+  *position = {theirs["epoch"].get<int64_t>(), theirs["step"].get<int64_t>()};
+  return feed_plan_->batch_at(*position).status();
+}
+
+Status Loader::load_state(const std::string& state) {
+  StreamPosition position;
+  const Status checked = check_state(state, &position);
+  // No stream of any rank writes to a ring any more before the rings are made anew.
+  stop();
+  MILLSTREAM_TRY(job_.agree(checked));
+  streams_.clear();
+  receiver_.reset();
+  context_.trainers.clear();
+  context_.stream_ranks.clear();
+  context_.stopping.store(0, std::memory_order_release);
+  my_streams_.clear();
+  ring_memory_.reset();
+  started_ = false;
+  config_.start_epoch = position.epoch;
+  config_.start_step = position.step;
+  PhaseAgreement phase(job_);
+  if (store_ == nullptr) MILLSTREAM_TRY(phase.agree(store_rows()));
+  MILLSTREAM_TRY(phase.agree(allocate()));
+  start();
+  return Status::OK();
+}
+
+std::vector<LoaderCounters> Loader::counters_by_epoch() const {
+  std::vector<LoaderCounters> epochs;
+  const auto at = [&](size_t epoch) -> LoaderCounters& {
+    if (epochs.size() <= epoch) epochs.resize(epoch + 1);
+    return epochs[epoch];
+  };
+  for (const auto& stream : streams_) {
+    const auto times = stream->times_by_epoch();
+    for (size_t epoch = 0; epoch < times.size(); ++epoch) {
+      at(epoch).seconds_reading += static_cast<double>(times[epoch][0]) * 1e-9;
+      at(epoch).seconds_computing += static_cast<double>(times[epoch][1]) * 1e-9;
+      at(epoch).seconds_sending += static_cast<double>(times[epoch][2]) * 1e-9;
+      at(epoch).seconds_for_room += static_cast<double>(times[epoch][3]) * 1e-9;
+    }
+  }
+  std::lock_guard lock(mutex_);
+  for (size_t epoch = 0; epoch < waiting_by_epoch_.size(); ++epoch)
+    at(epoch).seconds_waiting = static_cast<double>(waiting_by_epoch_[epoch]) * 1e-9;
+  return epochs;
 }
 
 LoaderCounters Loader::counters() const {
@@ -737,6 +924,7 @@ LoaderCounters Loader::counters() const {
   counters.seconds_waiting = seconds(waiting_ns_);
   counters.seconds_to_first_batch = seconds(first_batch_ns_);
   counters.seconds_survey = seconds_survey_;
+  counters.feeding_threads = static_cast<int>(streams_.size());
   return counters;
 }
 
@@ -748,7 +936,11 @@ Result<std::unique_ptr<DataLoader>> DataLoader::make(comm::Job& job, const comm:
   auto loader = std::make_unique<Loader>(job, roles, data, config, epochs);
   PhaseAgreement phase(job);
   MILLSTREAM_TRY(phase.agree(loader->plan(catalog, &phase)));
+  kill_point("planned");
   MILLSTREAM_TRY(phase.agree(loader->survey_all(&phase)));
+  kill_point("surveyed");
+  set_phase("preparing rows");
+  MILLSTREAM_TRY(phase.agree(loader->store_rows()));
   set_phase("feeding");
   MILLSTREAM_TRY(phase.agree(loader->allocate()));
   loader->start();

@@ -72,7 +72,7 @@ struct Batch {
   }
 };
 
-/// Seconds and counts of this rank, for the accounting of waits.
+/// Seconds of this rank, for the accounting of waits: of all its feeding threads together, and of the trainer's.
 struct LoaderCounters {
   double seconds_waiting = 0;    ///< trainer: in next(), for rows
   double seconds_reading = 0;    ///< feeder: reading and decoding
@@ -81,6 +81,7 @@ struct LoaderCounters {
   double seconds_for_room = 0;   ///< feeder: waiting for a free slot
   double seconds_survey = 0;
   double seconds_to_first_batch = 0;  ///< from make() to the first next() that returned
+  int feeding_threads = 0;
 };
 
 struct SurveyResult {
@@ -107,6 +108,8 @@ class DataLoader {
   /// split, limit on rows. 32 hexadecimal digits, the same on all ranks; seed and schedule are not in it.
   virtual const std::string& survey_key() const = 0;
   virtual const SlotLayout& layout() const = 0;
+  /// What an epoch's rows come from side by side: lanes, entry points in file order, stretches of a batch.
+  virtual int64_t sources() const = 0;
   virtual int64_t steps_per_epoch() const = 0;
   virtual int64_t steps_per_validation() const = 0;
   virtual const std::vector<Pass>& passes() const = 0;
@@ -119,6 +122,13 @@ class DataLoader {
   /// Where a loader would have to start to give what next() has not given yet. A validation pass that has begun is
   /// given anew from its first batch.
   virtual StreamPosition position() const = 0;
+  /// position() in words, with what decides the batches: for load_state() of a loader of any ranks, threads, trainers,
+  /// transport and cache. The same on all trainers where they have drawn equally many batches.
+  virtual std::string state() const = 0;
+  /// Goes on from where the loader was that gave `state`. Collective, main thread, the same state on all ranks, no
+  /// trainer still waiting for a batch (feeding stops when the first rank comes here); errors are agreed. A state of other data, query, features or schedule
+  /// is an error that names what is different, and leaves the loader of no use.
+  virtual Status load_state(const std::string& state) = 0;
   /// The oldest batch not yet released may be filled again.
   virtual void release() = 0;
 
@@ -126,6 +136,12 @@ class DataLoader {
   /// failed. Returns this rank's status; the caller agrees.
   virtual Status finish() = 0;
   virtual LoaderCounters counters() const = 0;
+  /// The same by epoch, with its validation; those that this rank has begun. Work done ahead counts where it is done.
+  virtual std::vector<LoaderCounters> counters_by_epoch() const = 0;
 };
 
 }  // namespace millstream::loader
+
+namespace millstream {
+using loader::DataLoader;
+}

@@ -165,7 +165,7 @@ TEST(DataLoaderTest, IdsAndWeightsStandBesideTheirRows) {
   zone.steps = {*features::parse_step("categorify"), *features::parse_step("embedding(3)")};
   data.features.insert(data.features.begin(), {place, zone});
   for (const Transport transport : {Transport::kShared, Transport::kMessages}) {
-    for (const Shuffle shuffle : {Shuffle::kWindow, Shuffle::kNone}) {
+    for (const Shuffle shuffle : {Shuffle::kWindow, Shuffle::kNone, Shuffle::kFull}) {
       LoaderConfig config = loader_config(folder.path());
       config.transport = transport;
       config.shuffle = shuffle;
@@ -289,6 +289,31 @@ TEST(DataLoaderTest, CacheChangesNoBatch) {
   check_caches(files, data, loader_config(folder.path()), false);
 }
 
+// Filters that leave all, half, a thousandth and nothing of a file; row groups of one row, files of none.
+TEST(DataLoaderTest, FiltersOfEveryStrength) {
+  SharedFolder folder(job());
+  auto files = make_test_files({1500, 1500, 3000, 1500, 0, 1}, 100);
+  files.push_back({"part-09.parquet", 1, {}});
+  for (int64_t row = 0; row < 40; ++row) files.back().rows.push_back(make_row(100000 + row));
+  const auto keep = [](TestFile& file, int64_t every) {
+    for (size_t row = 0; row < file.rows.size(); ++row)
+      file.rows[row].keep = every > 0 && static_cast<int64_t>(row) % every == every - 1;
+  };
+  keep(files[0], 1);
+  keep(files[1], 2);
+  keep(files[2], 1000);
+  keep(files[3], 0);
+  ASSERT_TRUE(write_test_files(job(), folder.path(), files).ok());
+  DataConfig data = data_config(folder.path());
+  data.valid_fraction = 0.1;
+  for (const Shuffle shuffle : {Shuffle::kNone, Shuffle::kWindow, Shuffle::kFull}) {
+    LoaderConfig config = loader_config(folder.path());
+    config.shuffle = shuffle;
+    check_all_shapes(files, data, config, 2);
+    if (shuffle != Shuffle::kFull) check_caches(files, data, config, false);
+  }
+}
+
 TEST(DataLoaderTest, CacheOfRewrittenRowsChangesNoBatch) {
   SharedFolder folder(job());
   auto files = make_test_files({900, 300, 800}, 450);
@@ -342,6 +367,84 @@ TEST(DataLoaderTest, CacheInMemoryKeepsToItsBudget) {
       << drawn.status.ToString();
 }
 
+TEST(DataLoaderTest, FullShuffle) {
+  SharedFolder folder(job());
+  const auto files = make_test_files({1000, 0, 1, 640, 700}, 100);
+  ASSERT_TRUE(write_test_files(job(), folder.path(), files).ok());
+  DataConfig data = data_config(folder.path());
+  data.valid_fraction = 0.2;
+  LoaderConfig config = loader_config(folder.path());
+  config.shuffle = Shuffle::kFull;
+  check_all_shapes(files, data, config, 3);
+  for (const Cache cache : {Cache::kMemory, Cache::kDisk, Cache::kDisk}) {
+    config.cache = cache;
+    config.batch_size = 1 + config.batch_size * 2;
+    const Drawn drawn = draw(data, config, 2, std::to_string(job().size()));
+    ASSERT_TRUE(drawn.status.ok()) << drawn.status.ToString();
+    if (drawn.steps < 0) continue;
+    expect_lines(drawn.lines, expected_lines(files, data, config, 2, drawn.survey.fitted), "cached");
+  }
+  ASSERT_TRUE(job().agree(Status::OK()).ok());
+  // Of the rows on disk nothing is left but the pieces of the survey.
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path() + "/cache")) {
+    EXPECT_EQ(entry.path().filename(), "survey");
+  }
+  config.cache = Cache::kNone;
+  const Drawn refused = draw(data, config, 2, "1");
+  EXPECT_EQ(error_category(refused.status), ErrorCategory::kUsage);
+  EXPECT_NE(refused.status.message().find("draws rows from prepared ones"), std::string::npos);
+}
+
+TEST(DataLoaderTest, FullShuffleKeepsToItsBudget) {
+  SharedFolder folder(job());
+  const auto files = make_test_files({30000, 30000}, 15000);
+  ASSERT_TRUE(write_test_files(job(), folder.path(), files).ok());
+  LoaderConfig config = loader_config(folder.path());
+  config.shuffle = Shuffle::kFull;
+  config.memory_bytes = 1 << 20;  // the packed rows are about 470 KiB, of as many ranks as there are
+  config.cache = Cache::kDisk;
+  const DataConfig data = data_config(folder.path());
+  const Drawn drawn = draw(data, config, 2, "1");
+  ASSERT_TRUE(drawn.status.ok()) << drawn.status.ToString();
+  if (drawn.steps >= 0) {
+    expect_lines(drawn.lines, expected_lines(files, data, config, 2, drawn.survey.fitted), "on disk");
+  }
+}
+
+// With the memory for one window of each lane, and for two: budgets in steps smaller than a rank's second windows, so
+// that some lie between.
+TEST(DataLoaderTest, WindowsAheadChangeNoBatch) {
+  SharedFolder folder(job());
+  const auto files = make_test_files({9000, 700, 8000}, 500);
+  ASSERT_TRUE(write_test_files(job(), folder.path(), files).ok());
+  const DataConfig data = data_config(folder.path());
+  LoaderConfig config = loader_config(folder.path());
+  config.window = 6000;
+  config.threads = 1;
+  config.cache = Cache::kDisk;
+  int refused = 0, fed = 0;
+  const auto check = [&](const std::string& where) {
+    const Drawn drawn = draw(data, config, 2, "1");
+    if (!drawn.status.ok()) {
+      ASSERT_NE(drawn.status.message().find("the loader needs"), std::string::npos)
+          << drawn.status.ToString();
+      ++refused;
+      return;
+    }
+    ++fed;
+    if (drawn.steps < 0) return;
+    expect_lines(drawn.lines, expected_lines(files, data, config, 2, drawn.survey.fitted), where);
+  };
+  config.prefetch = 2;
+  for (config.memory_bytes = 150 << 10; config.memory_bytes < (400 << 10); config.memory_bytes += 12 << 10)
+    check(fmt::format("{} bytes", config.memory_bytes));
+  EXPECT_GT(refused, 0);
+  EXPECT_GT(fed, 8);
+  config.memory_bytes = 0;
+  for (config.prefetch = 0; config.prefetch < 50; config.prefetch = 2 * config.prefetch + 1)
+    check(fmt::format("{} slots", config.prefetch));
+}
+
 // A loader that starts anywhere gives what the uninterrupted one gives from there on.
 void check_starts(const std::vector<TestFile>& files, const DataConfig& data, const LoaderConfig& base,
                   bool pieces) {
@@ -385,8 +488,10 @@ TEST(DataLoaderTest, StartsAnywhere) {
   LoaderConfig config = loader_config(folder.path());
   config.batch_size = 128;
   check_starts(files, data, config, false);
-  config.shuffle = Shuffle::kNone;
-  check_starts(files, data, config, false);
+  for (const Shuffle shuffle : {Shuffle::kNone, Shuffle::kFull}) {
+    config.shuffle = shuffle;
+    check_starts(files, data, config, false);
+  }
 }
 
 TEST(DataLoaderTest, StartsAnywhereInPieces) {
@@ -396,6 +501,138 @@ TEST(DataLoaderTest, StartsAnywhereInPieces) {
   LoaderConfig config = loader_config(folder.path());
   config.batch_size = 100;
   check_starts(files, data_config(folder.path()), config, true);
+}
+
+// A loop of one's own: takes `steps` batches of a loader that goes on from `state` (where there is one), and gives the
+// state that it left off with, the same on every rank. What it drew is added to `lines` on trainer 0's rank.
+std::string draw_some(const DataConfig& data, const LoaderConfig& config, const std::string& trainers,
+                      const std::string& state, int64_t steps, std::vector<DigestLine>* lines) {
+  const auto roles = comm::assign_roles(job().topology(), trainers).ValueOrDie();
+  const auto catalog = exec::make_file_catalog(1);
+  auto loader = DataLoader::make(job(), roles, *catalog, data, config, 3).ValueOrDie();
+  if (!state.empty()) {
+    // Some batches are drawn before, which must not matter.
+    if (roles.is_trainer(job().rank())) {
+      EXPECT_TRUE(loader->next().ok());
+    }
+    // Not before it has come: a rank that feeds stops feeding in load_state().
+    EXPECT_TRUE(job().agree(Status::OK()).ok());
+    EXPECT_TRUE(loader->load_state(state).ok());
+  }
+  std::string left;
+  if (roles.is_trainer(job().rank())) {
+    // One trainer draws whole batches.
+    for (int64_t i = 0; i < steps; ++i) {
+      const auto batch = loader->next().ValueOrDie();
+      if (!batch) break;
+      Digest digest;
+      digest.add(batch->floats(0), batch->rows * batch->layout->segments[0].row_bytes);
+      digest.add(batch->floats(1), batch->rows * batch->layout->segments[1].row_bytes);
+      lines->push_back({batch->pass, batch->step, batch->rows, digest.hex()});
+      loader->release();
+    }
+    left = loader->state();
+  }
+  left = job().world().broadcast_bytes(left, roles.trainers[0].rank).ValueOrDie();
+  EXPECT_TRUE(job().agree(Status::OK()).ok());
+  loader.reset();
+  EXPECT_TRUE(job().agree(Status::OK()).ok());
+  return left;
+}
+
+TEST(DataLoaderTest, StateGoesOnAfterAnyNumberOfInterruptions) {
+  SharedFolder folder(job());
+  const auto files = make_test_files({1000, 0, 1, 640, 700}, 100);
+  ASSERT_TRUE(write_test_files(job(), folder.path(), files).ok());
+  const DataConfig data = data_config(folder.path());
+  for (const Shuffle shuffle : {Shuffle::kNone, Shuffle::kWindow, Shuffle::kFull}) {
+    LoaderConfig config = loader_config(folder.path());
+    config.shuffle = shuffle;
+    config.batch_size = 128;
+    const Drawn whole = draw(data, config, 3, "1");
+    ASSERT_TRUE(whole.status.ok()) << whole.status.ToString();
+    std::vector<DigestLine> lines;
+    std::string state;
+    int round = 0;
+    for (const int64_t steps : {5, 1, 0, 17, 1000}) {
+      config.threads = 1 + round % 3;
+      config.transport = round % 2 ? Transport::kMessages : Transport::kAuto;
+      if (shuffle != Shuffle::kFull) config.cache = round % 3 == 1 ? Cache::kNone : Cache::kAuto;
+      state = draw_some(data, config, "1", state, steps, &lines);
+      ++round;
+    }
+    if (whole.steps >= 0) {
+      expect_lines(lines, whole.lines, fmt::format("shuffle {}", static_cast<int>(shuffle)));
+    }
+  }
+}
+
+TEST(DataLoaderTest, StatesOfOtherLoadersAreRefused) {
+  SharedFolder folder(job());
+  ASSERT_TRUE(write_test_files(job(), folder.path(), make_test_files({900}, 100)).ok());
+  const DataConfig data = data_config(folder.path());
+  const LoaderConfig config = loader_config(folder.path());
+  const auto roles = comm::assign_roles(job().topology(), "1").ValueOrDie();
+  const auto catalog = exec::make_file_catalog(1);
+  const auto refusal = [&](const DataConfig& other_data, const LoaderConfig& other, const auto& change) {
+    auto first = DataLoader::make(job(), roles, *catalog, other_data, other, 2).ValueOrDie();
+    const std::string state = change(first->state());
+    EXPECT_TRUE(job().agree(Status::OK()).ok());
+    first.reset();
+    auto loader = DataLoader::make(job(), roles, *catalog, data, config, 2).ValueOrDie();
+    const Status status = loader->load_state(state);
+    loader.reset();
+    job().clear_failure();
+    EXPECT_EQ(error_category(status), ErrorCategory::kUsage);
+    return status.message();
+  };
+  const auto as_is = [](const std::string& state) { return state; };
+  LoaderConfig other = config;
+  other.batch_size = 64;
+  other.seed = 7;
+  EXPECT_EQ(refusal(data, other, as_is),
+            "the state is of another loader; different: loader.batch_size, 64 there and 256 here, "
+            "loader.seed, 7 there "
+            "and 42 here");
+  DataConfig filtered = data;
+  filtered.train += " AND id < 100";
+  EXPECT_EQ(refusal(filtered, config, as_is),
+            "the state is of another loader; different: the data (files, query, features or split)");
+  EXPECT_EQ(refusal(data, config, [](const std::string&) { return std::string("[1]"); }),
+            "this is no state of a DataLoader: [1]");
+  const auto far = [](std::string state) {
+    return state.replace(state.find("\"epoch\":0"), 9, "\"epoch\":9");
+  };
+  EXPECT_EQ(refusal(data, config, far), "the start is in epoch 9, the loader has epochs 0 to 1");
+}
+
+TEST(DataLoaderTest, CountersByEpochAddUp) {
+  SharedFolder folder(job());
+  ASSERT_TRUE(write_test_files(job(), folder.path(), make_test_files({900, 2000}, 100)).ok());
+  DataConfig data = data_config(folder.path());
+  data.valid_fraction = 0.2;
+  const auto roles = comm::assign_roles(job().topology(), "1").ValueOrDie();
+  const auto catalog = exec::make_file_catalog(1);
+  auto loader = DataLoader::make(job(), roles, *catalog, data, loader_config(folder.path()), 3).ValueOrDie();
+  EXPECT_TRUE(digest_batches(job(), roles, *loader, [](const DigestLine&) {}).ok());
+  EXPECT_TRUE(job().agree(loader->finish()).ok());
+  const LoaderCounters all = loader->counters();
+  LoaderCounters sum;
+  for (const LoaderCounters& epoch : loader->counters_by_epoch()) {
+    sum.seconds_waiting += epoch.seconds_waiting;
+    sum.seconds_reading += epoch.seconds_reading;
+    sum.seconds_computing += epoch.seconds_computing;
+    sum.seconds_sending += epoch.seconds_sending;
+  }
+  EXPECT_NEAR(sum.seconds_waiting, all.seconds_waiting, 1e-9);
+  EXPECT_NEAR(sum.seconds_reading, all.seconds_reading, 1e-9);
+  EXPECT_NEAR(sum.seconds_computing, all.seconds_computing, 1e-9);
+  EXPECT_NEAR(sum.seconds_sending, all.seconds_sending, 1e-9);
+  if (roles.is_feeder(job().rank())) {
+    EXPECT_EQ(loader->counters_by_epoch().size(), 3u);
+    EXPECT_GT(all.seconds_reading, 0);
+  }
+  EXPECT_TRUE(job().agree(Status::OK()).ok());
 }
 
 TEST(DataLoaderTest, StartsThatAreNowhere) {

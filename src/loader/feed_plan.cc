@@ -8,12 +8,15 @@ namespace {
 
 // Schedules kept: the feeding threads of a rank are a ring's depth apart at most, mostly in the same pass.
 constexpr size_t kRecentPasses = 3;
+// A batch of a fully shuffled pass is filled by at most so many streams, each so many rows at least.
+constexpr int64_t kMostStretches = 64;
+constexpr int64_t kStretchRows = 128;
 
 }  // namespace
 
 PassParts::PassParts(const std::vector<int64_t>& counts, const ScheduleConfig& config)
     : schedule_(counts, config) {
-  if (shuffled()) return;
+  if (shuffled() || full()) return;
   starts_.push_back(0);
   for (const int entry_point : schedule_.lanes()[0].entry_points) {
     starts_.push_back(starts_.back() + counts[entry_point]);
@@ -21,6 +24,7 @@ PassParts::PassParts(const std::vector<int64_t>& counts, const ScheduleConfig& c
 }
 
 int PassParts::num_sources() const {
+  if (full()) return kMostStretches;
   return static_cast<int>(shuffled() ? schedule_.lanes().size() : schedule_.lanes()[0].entry_points.size());
 }
 
@@ -29,6 +33,15 @@ void PassParts::parts(int64_t batch, std::vector<BatchPart>* parts) const {
   if (shuffled()) {
     for (const LaneSegment& segment : schedule_.segments(batch)) {
       parts->push_back({segment.lane, segment.offset, segment.rows});
+    }
+    return;
+  }
+  if (full()) {
+    const int64_t rows = schedule_.batch_rows(batch);
+    const int64_t stretches = std::clamp<int64_t>(rows / kStretchRows, 1, kMostStretches);
+    for (int64_t i = 0; i < stretches; ++i) {
+      const RowRange range = trainer_share(rows, static_cast<int>(i), static_cast<int>(stretches));
+      parts->push_back({static_cast<int>(i), range.begin, range.rows()});
     }
     return;
   }

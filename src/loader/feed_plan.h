@@ -2,7 +2,8 @@
 // The whole stream of a job: its passes, their schedules, and which stream of rows writes which part of a batch.
 //
 // The feeding threads of the job are streams 0 … S − 1, in rank order. A part of a batch comes from one source: a
-// lane of a shuffled pass, or an entry point of a pass in file order. Source i belongs to stream i mod S. Feeders
+// lane of a pass with windows, an entry point of a pass in file order, or a stretch of the batch of a fully shuffled
+// one. Source i belongs to stream i mod S. Feeders
 // and trainers compute the same parts, so nothing about them is ever sent.
 
 #include <deque>
@@ -16,7 +17,7 @@
 namespace millstream::loader {
 
 struct BatchPart {
-  int source = 0;      ///< a lane, or for passes in file order the position among entry points with rows
+  int source = 0;  ///< a lane, the position among entry points with rows (in file order), or a stretch (full)
   int64_t offset = 0;  ///< of its first row in the batch
   int64_t rows = 0;
 };
@@ -26,11 +27,13 @@ class PassParts {
  public:
   PassParts(const std::vector<int64_t>& counts, const ScheduleConfig& config);
   const PassSchedule& schedule() const { return schedule_; }
-  bool shuffled() const { return schedule_.config().shuffle != Shuffle::kNone; }
+  /// By lanes and windows.
+  bool shuffled() const { return schedule_.config().shuffle == Shuffle::kWindow; }
+  bool full() const { return schedule_.config().shuffle == Shuffle::kFull; }
   int num_sources() const;
   /// In the order they stand in the batch.
   void parts(int64_t batch, std::vector<BatchPart>* parts) const;
-  /// By source, its rows that stand in batches before `batch`.
+  /// By source, its rows that stand in batches before `batch`. Not of a fully shuffled pass.
   std::vector<int64_t> rows_before(int64_t batch) const;
 
  private:

@@ -1,12 +1,16 @@
 #include "loader/feeding.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 
 #include "base/check.h"
+#include "base/kill_point.h"
 #include "base/progress.h"
 #include "base/trace.h"
+#include "loader/full_order.h"
 
 namespace millstream::loader {
 namespace {
@@ -21,19 +25,6 @@ int slow_feeder_ms(int rank) {
   if (text == nullptr || std::sscanf(text, "%d:%d", &slow_rank, &milliseconds) != 2) return 0;
   return slow_rank == rank ? milliseconds : 0;
 }
-
-// Adds the time of a scope.
-class Timed {
- public:
-  explicit Timed(std::atomic<int64_t>& into) : into_(into), began_(monotonic_ns()) {}
-  ~Timed() { into_.fetch_add(monotonic_ns() - began_, std::memory_order_relaxed); }
-  Timed(const Timed&) = delete;
-  Timed& operator=(const Timed&) = delete;
-
- private:
-  std::atomic<int64_t>& into_;
-  int64_t began_;
-};
 
 }  // namespace
 
@@ -57,17 +48,21 @@ struct FeedingStream::Message {
 
 Status FeedingStream::wait_for_room(const Ring& ring, int64_t batch) {
   uint32_t released = ring.released().load(std::memory_order_acquire);
-  if (ring.has_room(batch, released)) return Status::OK();
-  Timed timed(times_.for_room);
   while (!ring.has_room(batch, released) && !stopping()) {
-    MILLSTREAM_TRY(wait_on(*context_.job, context_.stopping, ring.released(), released));
+    MILLSTREAM_ASSIGN(const bool worked, prepare_ahead());
+    Timed timed(scratch_.times.for_room);
+    if (!worked) MILLSTREAM_TRY(wait_on(*context_.job, context_.stopping, ring.released(), released));
     released = ring.released().load(std::memory_order_acquire);
   }
   return Status::OK();
 }
 
 Status FeedingStream::wait_for_message(Message& message) {
-  Timed timed(times_.for_room);
+  while (message.done.load(std::memory_order_acquire) == 0 && !stopping()) {
+    MILLSTREAM_ASSIGN(const bool worked, prepare_ahead());
+    if (!worked) break;
+  }
+  Timed timed(scratch_.times.for_room);
   return wait_on(*context_.job, context_.stopping, message.done, 0);
 }
 
@@ -97,41 +92,90 @@ void FeedingStream::wake() {
   for (const auto& message : in_flight_) futex_wake_all(message->done);
 }
 
+FeedingStream::Lanes FeedingStream::open_lanes(int pass) {
+  const FeedPlan& plan = *context_.plan;
+  Lanes lanes{.pass = pass, .parts = plan.parts(pass), .readers = {}};
+  const RowSource& source = plan.passes()[pass].kind == PassKind::kTrain ? *context_.train : *context_.valid;
+  const int num_streams = static_cast<int>(context_.stream_ranks.size());
+  for (int lane = stream_; lane < lanes.parts->num_sources(); lane += num_streams) {
+    lanes.readers.push_back(
+        std::make_unique<LaneReader>(source, *context_.packer, lanes.parts->schedule(), lane, &scratch_));
+  }
+  return lanes;
+}
+
+Result<bool> FeedingStream::prepare_ahead() {
+  if (!context_.windows_ahead) return false;
+  LaneReader* first = nullptr;
+  for (const auto& lane : lanes_.readers) {
+    if (lane->can_prepare() && (first == nullptr || lane->ready_rows() < first->ready_rows()))
+      first = lane.get();
+  }
+  if (first == nullptr) {
+    // A lane of the next pass has the second buffer of its like in this one.
+    const FeedPlan& plan = *context_.plan;
+    if (ahead_.pass < 0) {
+      const int num_passes = static_cast<int>(plan.passes().size());
+      int next = pass_ + 1;
+      while (next < num_passes && plan.passes()[next].kind != PassKind::kTrain) ++next;
+      if (next == num_passes || !plan.parts(next)->shuffled()) return false;
+      ahead_ = open_lanes(next);
+    }
+    for (size_t i = 0; i < ahead_.readers.size() && first == nullptr; ++i) {
+      const bool free = i >= lanes_.readers.size() || lanes_.readers[i]->is_read();
+      if (free && ahead_.readers[i]->can_prepare()) first = ahead_.readers[i].get();
+    }
+  }
+  if (first == nullptr) return false;
+  kill_point("window");
+  TraceSpan span("fill window");
+  MILLSTREAM_TRY(first->prepare(split_, shape_));
+  return true;
+}
+
+void FeedingStream::take_places(const FullOrder& order, int64_t first, int64_t count,
+                                const RowPlaces& to) const {
+  constexpr int64_t kTogether = 1024;
+  int64_t rows[kTogether];
+  for (int64_t begin = 0; begin < count; begin += kTogether) {
+    const int64_t n = std::min(kTogether, count - begin);
+    order.rows_at(first + begin, n, rows);
+    gather_(context_.store->data(), rows, n, shape_, to.after(begin, shape_));
+  }
+}
+
 Status FeedingStream::feed_pass(int pass, int64_t first_step) {
   const FeedPlan& plan = *context_.plan;
   const auto parts_of_pass = plan.parts(pass);
   const PassSchedule& schedule = parts_of_pass->schedule();
   const PassKind kind = plan.passes()[pass].kind;
-  const RowSource& source = kind == PassKind::kTrain ? *context_.train : *context_.valid;
   const features::RowPacker& packer = *context_.packer;
   const int num_streams = static_cast<int>(context_.stream_ranks.size());
   const int num_trainers = static_cast<int>(context_.trainers.size());
-  const RowShape shape{packer.num_features(), packer.num_ids(), packer.has_weight()};
-  const SplitRows split = split_rows_for(shape);
+  const RowShape& shape = shape_;
   const int slow_ms = slow_feeder_ms(context_.job->rank());
 
-  std::vector<std::unique_ptr<LaneReader>> lanes;  // source `stream_ + i * num_streams`
+  pass_ = pass;
   std::unique_ptr<SequentialReader> sequential;
   if (parts_of_pass->shuffled()) {
-    for (int lane = stream_; lane < parts_of_pass->num_sources(); lane += num_streams) {
-      lanes.push_back(std::make_unique<LaneReader>(source, packer, schedule, lane, &scratch_, &times_));
-      if (lanes.size() <= lane_buffers_.size())
-        lanes.back()->set_buffers(std::move(lane_buffers_[lanes.size() - 1]));
-    }
-  } else {
+    lanes_ = ahead_.pass == pass ? std::exchange(ahead_, {}) : open_lanes(pass);
+  } else if (!parts_of_pass->full()) {
     std::vector<int> mine;
     const auto& all = schedule.lanes()[0].entry_points;
     for (size_t i = stream_; i < all.size(); i += num_streams) mine.push_back(all[i]);
-    sequential = std::make_unique<SequentialReader>(source, packer, std::move(mine), &scratch_, &times_);
-    sequential->set_pending(std::move(pending_));
+    const RowSource& source = kind == PassKind::kTrain ? *context_.train : *context_.valid;
+    sequential = std::make_unique<SequentialReader>(source, packer, std::move(mine), &scratch_);
   }
 
-  if (first_step > 0) {
+  const FullOrder order(schedule.config().seed, schedule.config().epoch,
+                        parts_of_pass->full() ? schedule.rows() : 0);
+
+  if (first_step > 0 && !parts_of_pass->full()) {
     const std::vector<int64_t> before = parts_of_pass->rows_before(first_step);
     int64_t in_order = 0;
     for (int source = stream_; source < parts_of_pass->num_sources(); source += num_streams) {
-      if (sequential == nullptr) {
-        MILLSTREAM_TRY(lanes[source / num_streams]->seek(before[source]));
+      if (parts_of_pass->shuffled()) {
+        MILLSTREAM_TRY(lanes_.readers[source / num_streams]->seek(before[source]));
       }
       in_order += before[source];
     }
@@ -166,6 +210,7 @@ Status FeedingStream::feed_pass(int pass, int64_t first_step) {
       if (destination.rows == 0) continue;
       if (link.direct) {
         MILLSTREAM_TRY(wait_for_room(link.ring, batch));
+        kill_point("room");
         uint8_t* const slot = link.ring.slot(batch);
         const SlotLayout& layout = context_.layout;
         const auto at = [&](int segment) {
@@ -183,6 +228,8 @@ Status FeedingStream::feed_pass(int pass, int64_t first_step) {
     if (stopping()) return Status::OK();
 
     TraceSpan span("fill batch", batch);
+    const auto prepared = [&] { return scratch_.times.reading.load() + scratch_.times.computing.load(); };
+    const int64_t began = monotonic_ns(), prepared_before = prepared();
     for (const SharePart& piece : pieces) {
       Destination& destination = destinations[piece.trainer];
       RowPlaces to;
@@ -195,21 +242,31 @@ Status FeedingStream::feed_pass(int pass, int64_t first_step) {
         to.weights = to.targets + piece.rows * (1 + shape.ids);
         destination.cursor += piece.rows * shape.words();
       }
-      if (sequential != nullptr) {
-        MILLSTREAM_TRY(sequential->split(piece.rows, split, shape, to));
+      if (parts_of_pass->full()) {
+        const int64_t place = step * schedule.config().batch_size +
+                              trainer_share(batch_rows, piece.trainer, num_trainers).begin + piece.offset;
+        take_places(order, place, piece.rows, to);
+      } else if (sequential != nullptr) {
+        MILLSTREAM_TRY(sequential->take(piece.rows, split_, shape, to));
       } else {
-        MILLSTREAM_TRY(lanes[piece.source / num_streams]->take(piece.rows, split, shape, to));
+        LaneReader& lane = *lanes_.readers[piece.source / num_streams];
+        MILLSTREAM_TRY(lane.take(piece.rows, split_, shape, to));
       }
     }
+    scratch_.times.sending.fetch_add(monotonic_ns() - began - (prepared() - prepared_before),
+                                     std::memory_order_relaxed);
     for (int t = 0; t < num_trainers; ++t) {
       Destination& destination = destinations[t];
       const TrainerLink& link = context_.trainers[t];
       if (destination.rows == 0) continue;
       if (link.direct) {
+        kill_point("filled");
         link.ring.add(batch, destination.rows, trainer_share(batch_rows, t, num_trainers).rows());
+        kill_point("added");
         continue;
       }
-      Timed timed(times_.sending);
+      kill_point("send");
+      Timed timed(scratch_.times.sending);
       const auto message = destination.message;
       message->done.store(0, std::memory_order_relaxed);
       {
@@ -225,24 +282,36 @@ Status FeedingStream::feed_pass(int pass, int64_t first_step) {
             message->done.store(1, std::memory_order_release);
             futex_wake_all(message->done);
           });
+      kill_point("sent");
     }
     beat();
   }
 
-  for (size_t i = 0; i < lanes.size(); ++i) {
-    if (i == lane_buffers_.size()) lane_buffers_.emplace_back();
-    lane_buffers_[i] = lanes[i]->take_buffers();
-  }
-  if (sequential != nullptr) pending_ = std::move(sequential->pending());
+  lanes_ = {};
+  kill_point("pass.end");
   return Status::OK();
 }
 
+std::vector<std::array<int64_t, 4>> FeedingStream::times_by_epoch() const {
+  std::lock_guard lock(mutex_);
+  return by_epoch_;
+}
+
 Status FeedingStream::run() {
+  kill_point("stream");
+  std::array<int64_t, 4> before{};
   const FeedPlan& plan = *context_.plan;
   const int first_pass = plan.pass_of(context_.start_batch);
   for (int pass = first_pass; pass < static_cast<int>(plan.passes().size()); ++pass) {
     MILLSTREAM_TRY(feed_pass(pass, pass == first_pass ? context_.start_batch - plan.first_batch(pass) : 0));
     if (stopping()) return Status::OK();
+    const FeedingTimes& t = scratch_.times;
+    const std::array<int64_t, 4> now = {t.reading, t.computing, t.sending, t.for_room};
+    const auto epoch = static_cast<size_t>(plan.passes()[pass].epoch);
+    std::lock_guard lock(mutex_);
+    if (by_epoch_.size() <= epoch) by_epoch_.resize(epoch + 1);
+    for (size_t i = 0; i < now.size(); ++i) by_epoch_[epoch][i] += now[i] - before[i];
+    before = now;
   }
   while (!in_flight_.empty() && !stopping()) {
     MILLSTREAM_TRY(wait_for_message(*in_flight_.front()));
@@ -253,6 +322,7 @@ Status FeedingStream::run() {
 }
 
 void MessageReceiver::post(int64_t batch) {
+  kill_point("post");
   const FeedPlan& plan = *context_.plan;
   if (batch >= plan.num_batches()) return;
   const int pass = plan.pass_of(batch);

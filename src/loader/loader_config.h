@@ -23,7 +23,7 @@ struct DataConfig {
   int64_t limit_rows = 0;  ///< > 0: only the first so many rows of each query (--limit-rows)
 };
 
-enum class Shuffle : uint8_t { kNone, kWindow };
+enum class Shuffle : uint8_t { kNone, kWindow, kFull };
 /// Where prepared rows are kept, so that files are decoded once: see docs/architecture.md.
 enum class Cache : uint8_t { kNone, kMemory, kDisk, kAuto };
 enum class Transport : uint8_t { kAuto, kShared, kMessages };
@@ -33,7 +33,7 @@ struct LoaderConfig {
   Shuffle shuffle = Shuffle::kWindow;
   int64_t window = int64_t{1} << 20;  ///< rows shuffled among each other, of all lanes together
   int lanes = 64;
-  int prefetch = 8;  ///< slots a trainer's ring has
+  int prefetch = 0;  ///< slots a trainer's ring has; 0: by the size of batches and the budget
   uint64_t seed = 0;
   Transport transport = Transport::kAuto;
   Cache cache = Cache::kAuto;  ///< changes no batch
@@ -41,6 +41,9 @@ struct LoaderConfig {
       cache_directory;       ///< empty: $MILLSTREAM_CACHE, $XDG_CACHE_HOME/millstream or ~/.cache/millstream
   int64_t memory_bytes = 0;  ///< budget of this rank; 0: 70 % of its share
   int threads = 0;           ///< of this rank; 0: its share of the cores
+  /// Whoever calls next() computes between the calls: a trainer's process leaves it one of its threads. False: all
+  /// of them feed.
+  bool consumer_computes = true;
   bool validation_passes = true;  ///< false: epochs of training alone, as `batches` draws them
   /// Where the stream begins: epoch `start_epoch`, `start_step` of whose training batches are left out. All of them
   /// (start_step = steps_per_epoch()) leaves the epoch's validation to come first.

@@ -209,20 +209,36 @@ Result<std::shared_ptr<PieceFile>> PieceFile::open(const std::string& path) {
   return std::shared_ptr<PieceFile>(new PieceFile(path, descriptor, info.st_size));
 }
 
+Result<std::shared_ptr<PieceFile>> PieceFile::open_in_memory(const std::string& path) {
+  MILLSTREAM_ASSIGN(auto file, open(path));
+  if (file->size_ == 0) return file;
+  void* const memory = ::mmap(nullptr, file->size_, PROT_READ, MAP_SHARED, file->descriptor_, 0);
+  if (memory == MAP_FAILED) return file_error("prepared rows can't be mapped: {}", system_error());
+  file->mapped_ = static_cast<const uint8_t*>(memory);
+  return file;
+}
+
 PieceFile::~PieceFile() {
+  if (mapped_ != nullptr) ::munmap(const_cast<uint8_t*>(mapped_), size_);
   ::close(descriptor_);
 }
 
 Result<std::shared_ptr<arrow::RecordBatch>> PieceFile::read(
     const PieceBatch& batch, const arrow::Schema& declared,
     std::shared_ptr<arrow::ResizableBuffer>* scratch) const {
-  if (*scratch == nullptr) {
+  std::shared_ptr<arrow::Buffer> stored;
+  if (mapped_ != nullptr) {
+    if (batch.offset < 0 || batch.offset + batch.bytes > size_)
+      return bug_error("a batch of prepared rows beyond their end");
+    stored = std::make_shared<arrow::Buffer>(mapped_ + batch.offset, batch.bytes);
+  } else if (*scratch == nullptr) {
     MILLSTREAM_ASSIGN(*scratch, arrow::AllocateResizableBuffer(batch.bytes));
   } else {
     MILLSTREAM_TRY((*scratch)->Resize(batch.bytes, /*shrink_to_fit=*/false));
   }
-  uint8_t* const bytes = (*scratch)->mutable_data();
-  for (int64_t done = 0; done < batch.bytes;) {
+  if (stored == nullptr) stored = *scratch;
+  uint8_t* const bytes = mapped_ != nullptr ? nullptr : (*scratch)->mutable_data();
+  for (int64_t done = 0; mapped_ == nullptr && done < batch.bytes;) {
     const ssize_t got = ::pread(descriptor_, bytes + done, batch.bytes - done, batch.offset + done);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) {
@@ -236,7 +252,7 @@ Result<std::shared_ptr<arrow::RecordBatch>> PieceFile::read(
     fields.push_back(
         arrow::field(declared.field(i)->name(), stored_type(batch.types[i], declared.field(i)->type())));
   }
-  arrow::io::BufferReader reader(*scratch);
+  arrow::io::BufferReader reader(stored);
   auto options = arrow::ipc::IpcReadOptions::Defaults();
   options.use_threads = false;
   auto rows = arrow::ipc::ReadRecordBatch(arrow::schema(fields), nullptr, options, &reader);

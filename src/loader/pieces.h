@@ -67,9 +67,12 @@ class PieceWriter {
 class PieceFile {
  public:
   static Result<std::shared_ptr<PieceFile>> open(const std::string& path);
+  /// One in memory: is mapped. (A file on disk is not: the system tells of a read that fails by a signal then.)
+  static Result<std::shared_ptr<PieceFile>> open_in_memory(const std::string& path);
   ~PieceFile();
   int64_t size() const { return size_; }
-  /// The batch, over memory of `scratch`, which is used again by the next call: the batch must be gone by then.
+  /// The batch, over the file's memory or that of `scratch`, which is used again by the next call: the batch must be
+  /// gone by then.
   Result<std::shared_ptr<arrow::RecordBatch>> read(const PieceBatch& batch, const arrow::Schema& declared,
                                                    std::shared_ptr<arrow::ResizableBuffer>* scratch) const;
 
@@ -79,6 +82,7 @@ class PieceFile {
   std::string path_;
   int descriptor_ = -1;
   int64_t size_ = 0;
+  const uint8_t* mapped_ = nullptr;
 };
 
 }  // namespace millstream::loader

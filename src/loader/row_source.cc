@@ -1,6 +1,7 @@
 #include "loader/row_source.h"
 
 #include <numeric>
+#include <utility>
 
 namespace millstream::loader {
 namespace {
@@ -17,6 +18,7 @@ class QuerySource final : public RowSource {
       largest_ = std::max(largest_, valid ? block.valid : block.train);
   }
   int64_t largest_chunk() const override { return largest_; }
+  bool gives_again() const override { return false; }
   Result<std::unique_ptr<RowStream>> open(int entry_point, ReadScratch* scratch) const override {
     MILLSTREAM_ASSIGN(auto blocks, source_.open(entry_point));
     return std::make_unique<Stream>(*this, entry_point, std::move(blocks), scratch);
@@ -56,6 +58,7 @@ class QuerySource final : public RowSource {
       }
       return std::nullopt;
     }
+    bool give_again(int64_t) override { return false; }  // what is decoded is too wide to keep
     Status locate(const Status& status) const override {
       return locate_error(status, source_.source_.table(), entry_point_, block_);
     }
@@ -120,6 +123,7 @@ class PieceSource final : public RowSource {
         valid_(valid),
         first_(std::move(ranges.first)) {}
   int64_t largest_chunk() const override { return kPieceBatchRows; }
+  bool gives_again() const override { return true; }
   Result<std::unique_ptr<RowStream>> open(int entry_point, ReadScratch* scratch) const override {
     return std::make_unique<Stream>(*this, first_[entry_point], first_[entry_point + 1], scratch);
   }
@@ -140,8 +144,13 @@ class PieceSource final : public RowSource {
       RawRows rows;
       MILLSTREAM_ASSIGN(rows.batch,
                         source_.files_[piece.file]->read(batch, *source_.declared_, &scratch_->buffer));
-      rows.count = batch.rows;
+      rows.first = std::exchange(left_out_, 0);
+      rows.count = batch.rows - rows.first;
       return rows;
+    }
+    bool give_again(int64_t count) override {
+      left_out_ = source_.pieces_[piece_].batches[--next_].rows - count;
+      return true;
     }
     Status locate(const Status& status) const override {
       const Piece& piece = source_.pieces_[piece_];
@@ -165,6 +174,7 @@ class PieceSource final : public RowSource {
     const size_t end_;
     ReadScratch* scratch_;
     size_t next_ = 0;
+    int64_t left_out_ = 0;  // rows at the beginning of the next batch
   };
 
   // Where in its file a row of a piece comes from.

@@ -15,7 +15,8 @@ namespace millstream::loader {
 struct RawRows {
   std::shared_ptr<arrow::RecordBatch> batch;
   const int32_t* rows =
-      nullptr;  ///< which of its rows, `count` of them; null: all. Valid until the next next()
+      nullptr;        ///< which of its rows, `count` of them; null: all. Valid until the next next()
+  int64_t first = 0;  ///< where `rows` is null: the first of its rows
   int64_t count = 0;
 };
 
@@ -24,6 +25,9 @@ class RowStream {
   virtual ~RowStream() = default;
   /// The next rows, nothing at the end. What it gave before must be gone by then.
   virtual Result<std::optional<RawRows>> next() = 0;
+  /// The last `count` of the rows last given come again with the next next(). False where they don't: whoever asks
+  /// has to keep them.
+  virtual bool give_again(int64_t count) = 0;
   /// An error about the rows last given, whose position's row is a row of their batch, with the place in the data.
   virtual Status locate(const Status& status) const = 0;
 };
@@ -42,6 +46,8 @@ class RowSource {
   int64_t rows() const { return rows_; }
   /// The rows of one chunk at most.
   virtual int64_t largest_chunk() const = 0;
+  /// Whether its streams can give rows again.
+  virtual bool gives_again() const = 0;
   /// `scratch` is the calling thread's; of the streams over it one is read at a time, its rows used at once.
   virtual Result<std::unique_ptr<RowStream>> open(int entry_point, ReadScratch* scratch) const = 0;
 

@@ -1,6 +1,7 @@
 #include "loader/schedule.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <queue>
 #include <tuple>
@@ -29,6 +30,57 @@ struct MergeKey {
   bool operator>(const MergeKey& other) const { return other < *this; }
 };
 
+// The 32-bit numbers of PhiloxStream(seed, a, b, c).next(), the low half of each before the high one. Several blocks
+// are made at a time, in vector registers.
+class PhiloxWords {
+ public:
+  PhiloxWords(uint64_t seed, uint32_t a, uint32_t b, uint32_t c)
+      : key_{static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)}, name_{a, b, c} {}
+  uint32_t next() {
+    if (used_ == kWords) refill();
+    return words_[used_++];
+  }
+
+ private:
+  static constexpr int kBlocks = 32;
+  static constexpr int kWords = 4 * kBlocks;
+  void refill() {
+    uint32_t c0[kBlocks], c1[kBlocks], c2[kBlocks], c3[kBlocks];
+    for (int i = 0; i < kBlocks; ++i) {
+      c0[i] = counter_ + static_cast<uint32_t>(i);
+      c1[i] = name_[0];
+      c2[i] = name_[1];
+      c3[i] = name_[2];
+    }
+    counter_ += kBlocks;
+    uint32_t k0 = key_[0], k1 = key_[1];
+    for (int round = 0; round < 10; ++round) {
+      for (int i = 0; i < kBlocks; ++i) {
+        const uint64_t a = uint64_t{0xD2511F53u} * c0[i];
+        const uint64_t b = uint64_t{0xCD9E8D57u} * c2[i];
+        c0[i] = static_cast<uint32_t>(b >> 32) ^ c1[i] ^ k0;
+        c2[i] = static_cast<uint32_t>(a >> 32) ^ c3[i] ^ k1;
+        c1[i] = static_cast<uint32_t>(b);
+        c3[i] = static_cast<uint32_t>(a);
+      }
+      k0 += 0x9E3779B9u;
+      k1 += 0xBB67AE85u;
+    }
+    for (int i = 0; i < kBlocks; ++i) {
+      words_[4 * i] = c0[i];
+      words_[4 * i + 1] = c1[i];
+      words_[4 * i + 2] = c2[i];
+      words_[4 * i + 3] = c3[i];
+    }
+    used_ = 0;
+  }
+  const std::array<uint32_t, 2> key_;
+  const std::array<uint32_t, 3> name_;
+  uint32_t counter_ = 0;
+  int used_ = kWords;
+  std::array<uint32_t, kWords> words_;
+};
+
 }  // namespace
 
 int64_t window_rows_per_lane(const ScheduleConfig& config, int lanes) {
@@ -45,7 +97,7 @@ PassSchedule::PassSchedule(const std::vector<int64_t>& counts, const ScheduleCon
   }
   num_batches_ = (rows_ + config.batch_size - 1) / config.batch_size;
 
-  if (config.shuffle == Shuffle::kNone) {
+  if (config.shuffle != Shuffle::kWindow) {
     lanes_.resize(1);
     lanes_[0] = {order, rows_};
     return;
@@ -130,7 +182,7 @@ std::vector<LaneSegment> PassSchedule::segments(int64_t batch) const {
 
 RowRange PassSchedule::window_range(int lane, int64_t window) const {
   const int64_t rows = lanes_[lane].rows;
-  if (config_.shuffle == Shuffle::kNone) return window == 0 ? RowRange{0, rows} : RowRange{rows, rows};
+  if (config_.shuffle != Shuffle::kWindow) return window == 0 ? RowRange{0, rows} : RowRange{rows, rows};
   const int64_t num_lanes = static_cast<int64_t>(lanes_.size());
   // The first windows have staggered lengths, so that lanes do not all refill at once.
   const int64_t first = std::max<int64_t>(1, lane_window_ * (lane + 1) / num_lanes);
@@ -141,32 +193,21 @@ RowRange PassSchedule::window_range(int lane, int64_t window) const {
 
 void PassSchedule::window_permutation(int lane, int64_t window, std::vector<int32_t>* permutation) const {
   permutation->clear();
-  if (config_.shuffle == Shuffle::kNone) return;
+  if (config_.shuffle != Shuffle::kWindow) return;
   const RowRange range = window_range(lane, window);
   MILLSTREAM_CHECK(range.rows() < (int64_t{1} << 31));
   const auto rows = static_cast<uint32_t>(range.rows());
   permutation->resize(rows);
   std::iota(permutation->begin(), permutation->end(), 0);
-  PhiloxStream random(config_.seed, static_cast<uint32_t>(config_.epoch), static_cast<uint32_t>(lane),
-                      static_cast<uint32_t>(window));
-  // Lemire's bounded draw on the two halves of each number: windows are short of 2^32 rows.
-  uint64_t number = 0;
-  bool half_left = false;
-  const auto draw = [&]() -> uint32_t {
-    if (half_left) {
-      half_left = false;
-      return static_cast<uint32_t>(number >> 32);
-    }
-    number = random.next();
-    half_left = true;
-    return static_cast<uint32_t>(number);
-  };
+  // Lemire's bounded draw on 32-bit numbers: windows are short of 2^32 rows.
+  PhiloxWords words(config_.seed, static_cast<uint32_t>(config_.epoch), static_cast<uint32_t>(lane),
+                    static_cast<uint32_t>(window));
   int32_t* const p = permutation->data();
   for (uint32_t i = rows; i > 1; --i) {
-    uint64_t product = uint64_t{draw()} * i;
+    uint64_t product = uint64_t{words.next()} * i;
     if (static_cast<uint32_t>(product) < i) {
       const uint32_t threshold = -i % i;
-      while (static_cast<uint32_t>(product) < threshold) product = uint64_t{draw()} * i;
+      while (static_cast<uint32_t>(product) < threshold) product = uint64_t{words.next()} * i;
     }
     std::swap(p[i - 1], p[product >> 32]);
   }

@@ -4,7 +4,7 @@
 //
 // 1. Entry points with rows are permuted (Fisher–Yates on Philox) and dealt to lanes, each to the lane with
 // the
-//    fewest rows so far. `none` is one lane in file order.
+//    fewest rows so far. `none` is one lane in file order, and so is `full`, whose order loader/full_order.h gives.
 // 2. A lane is a sequence of rows, cut into windows; within a window the rows are permuted.
 // 3. Row j of a lane of n rows stands at (j + 1/2) / n of the epoch, ties by lane number, compared exactly.
 // Batch b
@@ -66,7 +66,7 @@ class PassSchedule {
 
   /// The rows of window `window` of a lane, as a range of its sequential rows.
   RowRange window_range(int lane, int64_t window) const;
-  /// Its permutation: the window's k-th row to be used is its row permutation[k]. Empty for `none`.
+  /// Its permutation: the window's k-th row to be used is its row permutation[k]. Empty unless `window`.
   void window_permutation(int lane, int64_t window, std::vector<int32_t>* permutation) const;
 
  private:

@@ -10,6 +10,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/philox.h"
+
 namespace millstream::loader {
 namespace {
 
@@ -199,6 +201,40 @@ TEST(ScheduleTest, NumbersNearTheLimitsOfSixtyFourBits) {
   EXPECT_EQ(rows, 0);
   const auto all = schedule.bounds(schedule.rows());
   for (size_t lane = 0; lane < all.size(); ++lane) EXPECT_EQ(all[lane], schedule.lanes()[lane].rows);
+}
+
+// The permutation is Fisher and Yates's on the halves of the stream's numbers, low before high, each draw bounded by
+// Lemire's method: made several blocks at a time it must be the same.
+TEST(ScheduleTest, PermutationsAreThoseOfTheStream) {
+  for (const int64_t window : {1, 2, 3, 50, 127, 128, 129, 1000, 70000}) {
+    const ScheduleConfig config{.seed = 0x123456789ABCDEFu, .epoch = 7, .lanes = 2, .window = 2 * window};
+    const PassSchedule schedule({3 * window, 3 * window}, config);
+    for (int lane = 0; lane < 2; ++lane) {
+      for (int64_t number = 0; schedule.window_range(lane, number).rows() > 0; ++number) {
+        const auto rows = static_cast<uint32_t>(schedule.window_range(lane, number).rows());
+        std::vector<int32_t> wanted(rows), got;
+        std::iota(wanted.begin(), wanted.end(), 0);
+        PhiloxStream random(config.seed, 7, static_cast<uint32_t>(lane), static_cast<uint32_t>(number));
+        std::vector<uint32_t> words;
+        size_t used = 0;
+        const auto draw = [&] {
+          if (used == words.size()) {
+            const uint64_t two = random.next();
+            words.push_back(static_cast<uint32_t>(two));
+            words.push_back(static_cast<uint32_t>(two >> 32));
+          }
+          return words[used++];
+        };
+        for (uint32_t i = rows; i > 1; --i) {
+          uint64_t product = uint64_t{draw()} * i;
+          while (static_cast<uint32_t>(product) < -i % i) product = uint64_t{draw()} * i;
+          std::swap(wanted[i - 1], wanted[product >> 32]);
+        }
+        schedule.window_permutation(lane, number, &got);
+        ASSERT_EQ(got, wanted) << "window " << number << " of " << rows << " rows";
+      }
+    }
+  }
 }
 
 }  // namespace

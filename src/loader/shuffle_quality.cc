@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "loader/full_order.h"
+
 namespace millstream::loader {
 
 double shuffle_quality(const std::vector<int64_t>& counts, const ScheduleConfig& config, int max_batches) {
@@ -21,13 +23,21 @@ double shuffle_quality(const std::vector<int64_t>& counts, const ScheduleConfig&
     }
   }
   const int64_t sampled = std::min<int64_t>(max_batches, schedule.num_batches());
+  const FullOrder order(config.seed, config.epoch, config.shuffle == Shuffle::kFull ? schedule.rows() : 0);
   double variances = 0;
   int64_t measured = 0;
   std::vector<int32_t> permutation;
   std::vector<double> positions;
   for (int64_t sample = 0; sample < sampled; ++sample) {
     positions.clear();
+    if (config.shuffle == Shuffle::kFull) {
+      const int64_t batch = sample * schedule.num_batches() / sampled;
+      std::vector<int64_t> rows(static_cast<size_t>(schedule.batch_rows(batch)));
+      order.rows_at(batch * config.batch_size, static_cast<int64_t>(rows.size()), rows.data());
+      positions.assign(rows.begin(), rows.end());
+    }
     for (const LaneSegment& segment : schedule.segments(sample * schedule.num_batches() / sampled)) {
+      if (config.shuffle == Shuffle::kFull) break;
       const Lane& lane = schedule.lanes()[segment.lane];
       const auto& starts = lane_starts[segment.lane];
       int64_t row = segment.lane_row;

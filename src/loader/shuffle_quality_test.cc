@@ -18,6 +18,11 @@ TEST(ShuffleQualityTest, AWindowOverEverythingIsUniform) {
   EXPECT_NEAR(shuffle_quality({10000}, schedule_config(Shuffle::kWindow, 1, 10000)), 1, 0.05);
 }
 
+TEST(ShuffleQualityTest, FullIsUniform) {
+  const std::vector<int64_t> counts(40, 250);
+  EXPECT_NEAR(shuffle_quality(counts, schedule_config(Shuffle::kFull, 1, 1)), 1, 0.03);
+}
+
 TEST(ShuffleQualityTest, LanesAndWindowsSpread) {
   const std::vector<int64_t> counts(40, 250);
   const double one_lane = shuffle_quality(counts, schedule_config(Shuffle::kWindow, 1, 500));

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/cpu_share.h"
 #include "base/hash.h"
+#include "base/kill_point.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/trace.h"
@@ -334,6 +335,7 @@ struct TablePass {
         finish();
         return Status::OK();
       }
+      kill_point("survey.block");
       MILLSTREAM_TRY(rules.select(entry_point, *block, limit_here, &selected));
       if (count) {
         found->counts.push_back({.entry_point = entry_point,
@@ -682,7 +684,7 @@ Status open_memory(const SurveyRequest& request, PieceWriter& writer, SurveyOutc
   Status status;
   std::vector<std::shared_ptr<PieceFile>> files;
   for (int rank = 0; rank < job.size() && status.ok(); ++rank) {
-    auto file = PieceFile::open(paths[rank]);
+    auto file = PieceFile::open_in_memory(paths[rank]);
     if (file.ok() && (*file)->size() >= survey.piece_file_bytes[rank]) {
       files.push_back(std::move(*file));
       continue;
@@ -798,6 +800,7 @@ Result<SurveyOutcome> run_survey(const SurveyRequest& request) {
   comm::Job& job = *request.job;
   PhaseAgreement& phase = *request.phase;
   set_phase("survey");
+  kill_point("survey");
   const SurveyCache cache(request.cache_directory);
   const bool on_disk = request.keep == KeepRows::kOnDisk;
   const bool in_memory = request.keep == KeepRows::kInMemory;
@@ -886,6 +889,7 @@ Result<SurveyOutcome> run_survey(const SurveyRequest& request) {
       MILLSTREAM_TRY(phase.agree(made));
     }
     MILLSTREAM_ASSIGN(outcome.survey, survey_data(request, writer.get()));
+    kill_point("survey.gathered");
     Survey& survey = outcome.survey;
     if (in_memory) MILLSTREAM_TRY(open_memory(request, *writer, &outcome));
     if (on_disk) {
@@ -908,6 +912,7 @@ Result<SurveyOutcome> run_survey(const SurveyRequest& request) {
     return phase.agree(Status::OK());
   };
   const Status surveyed = survey_here();
+  kill_point("survey.kept");
   if (job.rank() == 0 && !temporary.empty()) {
     if (surveyed.ok()) {
       Survey lasting = outcome.survey;
@@ -930,6 +935,7 @@ Result<SurveyOutcome> run_survey(const SurveyRequest& request) {
     }
   }
   MILLSTREAM_TRY(surveyed);
+  kill_point("survey.committed");
   return outcome;
 }
 

@@ -14,6 +14,7 @@
 #include "base/hash.h"
 #include "comm/job.h"
 #include "exec/parquet_writer.h"
+#include "loader/full_order.h"
 #include "loader/schedule.h"
 
 namespace millstream::loader {
@@ -139,6 +140,18 @@ inline std::vector<std::vector<TestRow>> expected_batches(const std::vector<std:
   std::vector<int64_t> counts;
   for (const auto& rows : entries) counts.push_back(static_cast<int64_t>(rows.size()));
   const PassSchedule schedule(counts, config);
+  if (config.shuffle == Shuffle::kFull) {
+    std::vector<TestRow> all;
+    for (const auto& rows : entries) all.insert(all.end(), rows.begin(), rows.end());
+    const FullOrder order(config.seed, config.epoch, schedule.rows());
+    std::vector<std::vector<TestRow>> batches(static_cast<size_t>(schedule.num_batches()));
+    for (int64_t place = 0; place < schedule.rows(); ++place) {
+      int64_t row = 0;
+      order.rows_at(place, 1, &row);
+      batches[place / config.batch_size].push_back(all[row]);
+    }
+    return batches;
+  }
   std::vector<std::vector<TestRow>> lanes;
   for (int lane = 0; lane < static_cast<int>(schedule.lanes().size()); ++lane) {
     std::vector<TestRow> sequential;

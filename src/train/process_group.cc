@@ -1,14 +1,18 @@
 #include "train/process_group.h"
 
+#include <atomic>
 #include <cstring>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "base/check.h"
+#include "base/trace.h"
 
 namespace millstream::train {
 namespace {
+
+std::atomic<int64_t> collective_ns{0};
 
 comm::DataType data_type(const at::Tensor& tensor) {
   switch (tensor.scalar_type()) {
@@ -218,6 +222,10 @@ c10::intrusive_ptr<c10d::Work> MillstreamBackend::enqueue(c10d::OpType type, std
   return work;
 }
 
+double seconds_in_collectives() {
+  return static_cast<double>(collective_ns.load(std::memory_order_relaxed)) * 1e-9;
+}
+
 void MillstreamBackend::run_queue() {
   const at::NoGradGuard no_grad;
   std::unique_lock lock(mutex_);
@@ -230,11 +238,13 @@ void MillstreamBackend::run_queue() {
     lock.unlock();
     auto& work = static_cast<MillstreamWork&>(*task.work);
     if (status.ok()) {
+      const int64_t began = monotonic_ns();
       try {
         status = task.run();
       } catch (const std::exception& error) {
         status = bug_error("{}", error.what());
       }
+      collective_ns.fetch_add(monotonic_ns() - began, std::memory_order_relaxed);
     }
     if (status.ok()) {
       work.complete();

@@ -118,6 +118,9 @@ class MillstreamBackend final : public c10d::Backend {
   std::thread worker_;
 };
 
+/// Seconds so far that the groups' threads of this process spent in collectives, waiting for the others included.
+double seconds_in_collectives();
+
 /// A c10d::ProcessGroup whose CPU backend is a MillstreamBackend over `communicator`.
 c10::intrusive_ptr<c10d::ProcessGroup> make_process_group(std::unique_ptr<comm::Communicator> communicator,
                                                           std::string name);

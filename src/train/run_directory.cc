@@ -63,12 +63,12 @@ Status prepare_run_directory(const std::string& path, bool overwrite) {
         path);
   fs::create_directories(path, error);
   if (error) return file_error("making the run directory {}: {}", path, error.message());
-  return clean_run_directory(
-      path, {"metrics.jsonl", "recipe.toml", "trace.json", "bundle", "checkpoints", "tensorboard"});
+  return clean_run_directory(path, {"metrics.jsonl", "recipe.toml", "accounting.json", "trace.json", "bundle",
+                                    "checkpoints", "tensorboard"});
 }
 
 Status reopen_run_directory(const std::string& path) {
-  return clean_run_directory(path, {"trace.json", "bundle"});
+  return clean_run_directory(path, {"accounting.json", "trace.json", "bundle"});
 }
 
 Status sync_directory(const std::string& path) {

@@ -12,11 +12,15 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/trace.h"
+#include "base/trace_clock.h"
+#include "comm/clock.h"
 #include "features/fitted_json.h"
+#include "loader/bottleneck.h"
 #include "plan/planner.h"
 #include "train/bundle.h"
 #include "train/checkpoint.h"
 #include "train/library_functions.h"
+#include "train/process_group.h"
 #include "train/run_directory.h"
 #include "train/torch_error.h"
 #include "train/trainer.h"
@@ -40,15 +44,25 @@ Json metrics_to_json(const std::map<std::string, double>& metrics) {
 }
 
 /// What each rank adds to the summary.
-Json describe_rank(const loader::LoaderCounters& counters, const TrainerResult* trained) {
+Json describe_rank(const loader::LoaderCounters& counters,
+                   const std::vector<loader::LoaderCounters>& by_epoch, const TrainerResult* trained) {
   Json json = {{"waiting", counters.seconds_waiting},
                {"reading", counters.seconds_reading},
                {"computing", counters.seconds_computing},
                {"sending", counters.seconds_sending},
                {"for_room", counters.seconds_for_room},
                {"survey", counters.seconds_survey},
+               {"feeding_threads", counters.feeding_threads},
+               {"reducing", seconds_in_collectives()},
                {"peak_rss", peak_rss_bytes()},
                {"trained", trained != nullptr}};
+  for (const loader::LoaderCounters& epoch : by_epoch) {
+    json["epochs_of_loader"].push_back({{"waiting", epoch.seconds_waiting},
+                                        {"reading", epoch.seconds_reading},
+                                        {"computing", epoch.seconds_computing},
+                                        {"sending", epoch.seconds_sending},
+                                        {"for_room", epoch.seconds_for_room}});
+  }
   if (trained != nullptr) {
     json["rows"] = trained->rows;
     json["rows_now"] = trained->rows_now;
@@ -66,39 +80,37 @@ Json describe_rank(const loader::LoaderCounters& counters, const TrainerResult* 
   return json;
 }
 
-/// One line: what the training waited for, and where.
-std::string describe_bottleneck(const std::vector<Json>& ranks, double wait_fraction) {
-  if (wait_fraction < 0.05) {
-    return fmt::format("the trainers: they waited for data {:.1f} % of the time", 100 * wait_fraction);
-  }
-  int rank = -1;
-  double most = -1;
-  const char* what = "reading";
-  for (size_t r = 0; r < ranks.size(); ++r) {
-    double busy = 0, part = -1;
-    const char* longest = "reading";
-    for (const char* name : {"reading", "computing", "sending"}) {
-      const double seconds = ranks[r][name].get<double>();
-      busy += seconds;
-      if (seconds > part) {
-        part = seconds;
-        longest = name;
-      }
+/// One line: what the training waited for, where, and what would help.
+std::string describe_bottleneck(const std::vector<Json>& ranks, const loader::RunFacts& facts) {
+  std::vector<loader::RankAccount> accounts;
+  for (const Json& rank : ranks) {
+    loader::RankAccount account;
+    account.loader.seconds_reading = rank["reading"];
+    account.loader.seconds_computing = rank["computing"];
+    account.loader.seconds_sending = rank["sending"];
+    account.loader.seconds_for_room = rank["for_room"];
+    account.feeding_threads = rank["feeding_threads"];
+    account.trained = rank["trained"];
+    if (account.trained) {
+      account.loader.seconds_waiting = rank["seconds_waiting"];
+      account.seconds_training = rank["seconds_training"];
+      account.seconds_reducing = rank["reducing"];
     }
-    if (busy > most) {
-      most = busy;
-      rank = static_cast<int>(r);
-      what = longest;
-    }
+    accounts.push_back(account);
   }
-  return fmt::format(
-      "the feeders: trainers waited for data {:.1f} % of the time; the busiest feeder is rank {}, most of it "
-      "{}",
-      100 * wait_fraction, rank, what);
+  return loader::describe_bottleneck(accounts, facts);
+}
+
+/// RUN/accounting.json: the seconds of each rank, in all and by epoch.
+Status write_accounting(const std::string& directory, const std::vector<Json>& ranks) {
+  Json json = {{"ranks", ranks}};
+  for (Json& rank : json["ranks"]) rank.erase("valid");
+  return write_file_durably((std::filesystem::path(directory) / "accounting.json").string(),
+                            json.dump(1) + "\n");
 }
 
 TrainSummary summarize(const std::vector<Json>& ranks, const comm::Roles& roles, const TrainJob& job,
-                       const loader::SurveyResult& survey) {
+                       const loader::SurveyResult& survey, int64_t sources) {
   const Json& first = ranks[static_cast<size_t>(roles.trainers[0].rank)];
   TrainSummary summary;
   summary.rows = first["rows"];
@@ -125,7 +137,11 @@ TrainSummary summarize(const std::vector<Json>& ranks, const comm::Roles& roles,
     summary.seconds_survey = std::max(summary.seconds_survey, rank["survey"].get<double>());
     summary.peak_rss_bytes = std::max(summary.peak_rss_bytes, rank["peak_rss"].get<int64_t>());
   }
-  summary.bottleneck = describe_bottleneck(ranks, summary.wait_fraction);
+  summary.bottleneck = describe_bottleneck(ranks, {.epochs = job.train.epochs,
+                                                   .batch_size = job.loader.batch_size,
+                                                   .sources = sources,
+                                                   .shuffle = job.loader.shuffle,
+                                                   .cache = survey.cache});
   summary.run = job.out_directory;
   summary.bundle = (std::filesystem::path(job.out_directory) / "bundle").string();
   return summary;
@@ -172,7 +188,9 @@ Result<Bundle> begin_bundle(const TrainJob& job, plan::Catalog& catalog, const l
 }
 
 Status write_trace(comm::Job& job, const std::string& directory) {
-  MILLSTREAM_ASSIGN(const auto parts, job.world().allgather_bytes(Trace::events_json(job.rank())));
+  MILLSTREAM_ASSIGN(const auto offsets, comm::clock_offsets(job));
+  const std::string mine = trace_events_json(job.rank(), offsets[static_cast<size_t>(job.rank())]);
+  MILLSTREAM_ASSIGN(const auto parts, job.world().allgather_bytes(mine));
   if (job.rank() != 0) return Status::OK();
   std::string text = "{\"traceEvents\":[\n";
   bool first = true;
@@ -246,8 +264,10 @@ std::map<std::string, std::string> describe_run(const TrainJob& work) {
   }
   add("feature", features);
   add("loader.batch_size", work.loader.batch_size);
-  add("loader.shuffle", work.loader.shuffle == loader::Shuffle::kNone ? "none" : "window");
-  if (work.loader.shuffle != loader::Shuffle::kNone) {
+  add("loader.shuffle", work.loader.shuffle == loader::Shuffle::kNone   ? "none"
+                        : work.loader.shuffle == loader::Shuffle::kFull ? "full"
+                                                                        : "window");
+  if (work.loader.shuffle == loader::Shuffle::kWindow) {
     add("loader.window", work.loader.window);
     add("loader.lanes", work.loader.lanes);
   }
@@ -430,6 +450,8 @@ Result<TrainSummary> train_job(comm::Job& job, const comm::Roles& roles, plan::C
   const Status fed = loader->finish();
   const loader::SurveyResult survey = loader->survey();
   const loader::LoaderCounters counters = loader->counters();
+  const auto by_epoch = loader->counters_by_epoch();
+  const int64_t sources = loader->sources();
   const Status ended = job.agree(status.ok() ? fed : status);
   patient.reset();
   if (!ended.ok() && ended.message() != kStoppedEarly) return ended;
@@ -442,11 +464,11 @@ Result<TrainSummary> train_job(comm::Job& job, const comm::Roles& roles, plan::C
   TrainSummary summary;
   MILLSTREAM_TRY(agree_on(job, [&]() -> Status {
     // Numbers of all ranks, the same on each.
-    const std::string mine = describe_rank(counters, trained ? &*trained : nullptr).dump();
+    const std::string mine = describe_rank(counters, by_epoch, trained ? &*trained : nullptr).dump();
     MILLSTREAM_ASSIGN(const auto texts, job.world().allgather_bytes(mine));
     std::vector<Json> ranks;
     for (const std::string& text : texts) ranks.push_back(Json::parse(text));
-    summary = summarize(ranks, roles, work, survey);
+    summary = summarize(ranks, roles, work, survey, sources);
     if (resume != nullptr) summary.resumed_at_step = resume->batches;
 
     // The weights go from trainer 0 to rank 0, which writes the bundle.
@@ -460,6 +482,7 @@ Result<TrainSummary> train_job(comm::Job& job, const comm::Roles& roles, plan::C
       bundle.epochs = summary.epochs;
       bundle.metrics = summary.valid;
       MILLSTREAM_TRY(write_bundle(summary.bundle, bundle));
+      MILLSTREAM_TRY(write_accounting(work.out_directory, ranks));
     }
     if (work.trace) MILLSTREAM_TRY(write_trace(job, work.out_directory));
     summary.seconds_total = seconds_since(begin_ns);

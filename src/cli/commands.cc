@@ -92,6 +92,31 @@ std::string metrics_json(const std::map<std::string, double>& metrics) {
   return object.str();
 }
 
+/// What was left out: a line a file, column and reason.
+void dropped_lines(const std::vector<loader::DroppedRows>& dropped, Summary& text) {
+  constexpr size_t kMostLines = 10;
+  for (size_t i = 0; i < std::min(dropped.size(), kMostLines); ++i) {
+    const loader::DroppedRows& d = dropped[i];
+    const std::string what =
+        d.column.empty() ? fmt::format("in {} that cannot be decoded", counted(d.row_groups, "row group"))
+                         : fmt::format("where {} is {}", d.column, d.reason);
+    text.line(i == 0 ? "dropped" : "", "{} {}, in {}", counted(d.rows, "row"), what, d.file);
+  }
+  if (dropped.size() > kMostLines) text.line("", "and {} more such lines", dropped.size() - kMostLines);
+}
+std::string dropped_json(const std::vector<loader::DroppedRows>& dropped) {
+  JsonArray all;
+  for (const loader::DroppedRows& d : dropped) {
+    JsonObject one;
+    one.add("file", d.file).add("reason", d.reason).add("rows", d.rows);
+    if (!d.column.empty()) one.add("column", d.column);
+    if (d.row_groups > 0) one.add("row_groups", d.row_groups);
+    if (d.validation) one.add("validation", true);
+    all.add_json(one.str());
+  }
+  return all.str();
+}
+
 /// Bytes from rank 0, or its error, on every rank.
 Result<std::string> from_rank_0(comm::Job& job, const Result<std::string>& mine) {
   std::string message;
@@ -214,6 +239,8 @@ Status run_train(Session& session) {
     object.add("loss_first", s.loss_first)
         .add("loss_last", s.loss_last)
         .add_json("valid", metrics_json(s.valid));
+    if (!s.test.empty()) object.add_json("test", metrics_json(s.test)).add("rows_test", s.rows_test);
+    object.add_json("dropped", dropped_json(s.dropped));
     object.add("peak_rss_bytes", s.peak_rss_bytes).add("bundle", s.bundle).add("run", s.run);
     object.add("bottleneck", s.bottleneck);
     print_out(object.str() + "\n");
@@ -222,7 +249,7 @@ Status run_train(Session& session) {
   Summary text;
   text.line("trained", "{} in {}, {} of {}", counted(s.rows, "row"), counted(s.epochs, "epoch"),
             counted(s.steps, "step"), counted(recipe.loader.batch_size, "row"));
-  if (s.rows_dropped > 0) text.line("dropped", "{} with nulls", counted(s.rows_dropped, "row"));
+  dropped_lines(s.dropped, text);
   text.line("ranks", "{}, of which {} train{}", s.ranks, s.trainers, s.trainers == 1 ? "s" : "");
   text.line("seconds", "{:.2f} in all: survey {:.2f}, to the first batch {:.2f}, training {:.2f}",
             s.seconds_total, s.seconds_survey, s.seconds_to_first_batch, s.seconds_training);
@@ -230,6 +257,7 @@ Status run_train(Session& session) {
             s.wait_fraction * 100);
   text.line("loss", "{:.6g} at first, {:.6g} at last ({})", s.loss_first, s.loss_last, recipe.train.loss);
   if (!s.valid.empty()) text.line("valid", "{}", metrics_text(s.valid));
+  if (!s.test.empty()) text.line("test", "{}, of {}", metrics_text(s.test), counted(s.rows_test, "row"));
   text.line("memory", "{} at most a rank", format_bytes(s.peak_rss_bytes));
   if (!s.bottleneck.empty()) text.line("bottleneck", "{}", s.bottleneck);
   text.line("run", "{}", s.run).line("bundle", "{}", s.bundle);
@@ -333,6 +361,7 @@ Status run_batches(Session& session) {
         .add("rows_valid", rows_valid)
         .add("batches_valid", batches_valid);
     object.add("rows_dropped", loader->survey().rows_dropped).add("epochs", options.epochs);
+    object.add_json("dropped", dropped_json(loader->survey().dropped));
     object.add("ranks", job.size()).add("trainers", session.roles.trainers.size());
     object.add("seconds", span).add("seconds_survey", largest[6]).add("wait_fraction", waiting);
     object.add("peak_rss_bytes", static_cast<int64_t>(largest[7]));
@@ -345,8 +374,7 @@ Status run_batches(Session& session) {
             counted(rows, "row"), counted(options.epochs, "epoch"));
   if (batches_valid > 0)
     text.line("valid", "{} batches, {} rows", format_count(batches_valid), format_count(rows_valid));
-  if (loader->survey().rows_dropped > 0)
-    text.line("dropped", "{} with nulls", counted(loader->survey().rows_dropped, "row"));
+  dropped_lines(loader->survey().dropped, text);
   text.line("ranks", "{}, of which {} take{} batches", job.size(), session.roles.trainers.size(),
             session.roles.trainers.size() == 1 ? "s" : "");
   text.line("seconds", "{:.2f} to the first batch, {:.2f} from there to the last", to_first, span);

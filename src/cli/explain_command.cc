@@ -15,6 +15,7 @@
 #include "exec/value_text.h"
 #include "expr/type.h"
 #include "features/feature_plan.h"
+#include "loader/split.h"
 #include "plan/pipeline_report.h"
 #include "plan/planner.h"
 
@@ -55,10 +56,11 @@ Result<std::vector<Explained>> plan_all(const Options& options, plan::Catalog& c
   }
   // As the loader plans them: only what features and target read.
   MILLSTREAM_ASSIGN(auto train, plan_one(data->train, "data.train", data->base_directory, catalog));
+  MILLSTREAM_ASSIGN(const auto split, loader::Split::make(*data, train.pipeline.schema));
   MILLSTREAM_ASSIGN(const auto features,
                     features::FeaturePlan::make(*train.pipeline.schema, data->features, data->target,
-                                                data->on_null_target, data->weight));
-  const std::vector<std::string> needed = features.input()->field_names();
+                                                data->on_null_target, data->weight, split.columns()));
+  const std::vector<std::string> needed = features.query_columns();
   MILLSTREAM_ASSIGN(train.pipeline, plan::select_outputs(train.pipeline, needed));
   result.push_back(std::move(train));
   if (data->valid) {

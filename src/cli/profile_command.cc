@@ -13,8 +13,8 @@
 #include "cli/progress_display.h"
 #include "exec/atomic_file.h"
 #include "loader/profile.h"
+#include "loader/split.h"
 #include "plan/planner.h"
-#include "sql/lexer.h"
 
 namespace millstream::cli {
 namespace {
@@ -26,23 +26,11 @@ std::string working_directory() {
   return fs::current_path(error).string();
 }
 
-// SELECT …, WITH … or FROM …: a query and no file's name.
-bool is_query(const std::string& text) {
-  const size_t first = text.find_first_not_of(" \t\n(");
-  if (first == std::string::npos) return false;
-  const size_t end = text.find_first_of(" \t\n", first);
-  if (end == std::string::npos) return false;
-  const std::string_view word = std::string_view(text).substr(first, end - first);
-  for (const char* keyword : {"select", "with", "from"})
-    if (sql::equals_ignoring_case(word, keyword)) return true;
-  return false;
-}
-
 Result<loader::TableProfile> make_profile(const Options& options, comm::Job& job, plan::Catalog& catalog,
                                           int threads, int64_t memory_bytes) {
   const auto plan_it = [&]() -> Result<plan::NodePtr> {
     plan::QueryOptions query{.name = "query", .base_directory = working_directory()};
-    if (options.inputs.size() == 1 && is_query(options.inputs[0]))
+    if (options.inputs.size() == 1 && loader::is_query_text(options.inputs[0]))
       return plan::plan_query(options.inputs[0], catalog, query);
     MILLSTREAM_ASSIGN(const std::string from, from_text(options.inputs));
     return plan::plan_query("SELECT * FROM " + from, catalog, query);

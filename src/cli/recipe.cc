@@ -19,6 +19,7 @@
 #include <toml++/toml.h>
 
 #include "base/nearest_name.h"
+#include "loader/split.h"
 
 namespace millstream::cli {
 namespace {
@@ -320,8 +321,43 @@ Key steps_key() {
   return key;
 }
 
+const char* const kPartType = "a fraction, at least 0 and below 1, the text of a query, or a condition";
+
+/// A fraction, a query, or a condition on the training query's rows.
+Status read_part(ReadContext& context, const Value& value, double* fraction,
+                 std::optional<std::string>* query, std::optional<std::string>* condition) {
+  query->reset();
+  condition->reset();
+  *fraction = 0;
+  if (value.node->is_number()) {
+    *fraction = *value.node->value<double>();
+    return *fraction >= 0 && *fraction < 1 ? Status::OK() : wrong_value(value, kPartType);
+  }
+  MILLSTREAM_ASSIGN(std::string text, read_text(context, value, kPartType));
+  if (trimmed(text).empty())
+    return usage_error("{}: {} is empty; it must be {}", value.where, value.key, kPartType);
+  (loader::is_query_text(text) ? *query : *condition) = std::move(text);
+  return Status::OK();
+}
+
+Key test_key() {
+  Key key{"data",
+          "test",
+          kPartType,
+          "Rows that neither train nor validate, and that the best weights are scored on once at the end. "
+          "Written as "
+          "data.valid; a row of both is one of the test.",
+          nullptr,
+          nullptr};
+  key.show = [](const Recipe& recipe) { return show_number(recipe.data.test_fraction); };
+  key.read = [](ReadContext& context, const Value& value, Recipe& recipe) -> Status {
+    return read_part(context, value, &recipe.data.test_fraction, &recipe.data.test, &recipe.data.test_if);
+  };
+  return key;
+}
+
 Key valid_key() {
-  const std::string type = "a fraction, at least 0 and below 1, or the text of a query";
+  const std::string type = kPartType;
   Key key{
       "data",
       "valid",
@@ -329,24 +365,15 @@ Key valid_key() {
       "What the model is tested on after each epoch. A fraction keeps that part of the training query's rows "
       "out "
       "of training, chosen by a hash of (file name under the glob's root, row), so that it is the same part "
-      "whatever the number of ranks and wherever the files are moved to. A query gives rows of its own.",
+      "whatever the number of ranks and wherever the files are moved to. A condition on the training query's "
+      "outputs, such as \"day >= DATE '2024-12-01'\", does the same to the rows that it is true for. A query "
+      "gives "
+      "rows of its own.",
       nullptr,
       nullptr};
   key.show = [](const Recipe& recipe) { return show_number(recipe.data.valid_fraction); };
-  key.read = [type](ReadContext& context, const Value& value, Recipe& recipe) -> Status {
-    if (value.node->is_number()) {
-      const double fraction = *value.node->value<double>();
-      if (!(fraction >= 0 && fraction < 1)) return wrong_value(value, type);
-      recipe.data.valid_fraction = fraction;
-      recipe.data.valid.reset();
-      return Status::OK();
-    }
-    MILLSTREAM_ASSIGN(std::string query, read_text(context, value, type));
-    if (trimmed(query).empty())
-      return usage_error("{}: {} is empty; it must be {}", value.where, value.key, type);
-    recipe.data.valid = std::move(query);
-    recipe.data.valid_fraction = 0;
-    return Status::OK();
+  key.read = [](ReadContext& context, const Value& value, Recipe& recipe) -> Status {
+    return read_part(context, value, &recipe.data.valid_fraction, &recipe.data.valid, &recipe.data.valid_if);
   };
   return key;
 }
@@ -439,6 +466,12 @@ Key checkpoint_every_key() {
   return key;
 }
 
+std::vector<std::pair<std::string, features::OnNan>> on_nan_choices() {
+  using features::OnNan;
+  return {
+      {"as_null", OnNan::kSame}, {"error", OnNan::kError}, {"drop", OnNan::kDrop}, {"null", OnNan::kNull}};
+}
+
 #define PLACE(expression)   \
   [](Recipe & r) -> auto& { \
     return expression;      \
@@ -460,6 +493,21 @@ const std::vector<Key>& recipe_keys() {
                "`predict` and "
                "`evaluate` run it whole, with their inputs in the place of its first table."),
       valid_key(),
+      test_key(),
+      text_key("data", "split_by", false, PLACE(r.data.split_by), "a column of the query",
+               "Rows are chosen by a hash of this column, so that all rows of a customer, say, are on one "
+               "side: of "
+               "fractions and folds. Rows where it is null are on one side together."),
+      text_key("data", "stratify_by", false, PLACE(r.data.stratify_by), "a column of the query",
+               "Rows are chosen evenly from the rows of each value of this column (a class, say), so that "
+               "each has its "
+               "share on each side: of fractions and folds."),
+      integer_key(
+          "data", "folds", PLACE(r.data.folds), 0, 10000,
+          "Parts of equal size that the rows are cut into, of which one validates and the others train; "
+          "instead of valid. Each of data.fold = 0, 1, … is a run of its own. 0: none."),
+      integer_key("data", "fold", PLACE(r.data.fold), 0, 9999,
+                  "Of data.folds the one that validates, from 0."),
       text_key("data", "target", true, PLACE(r.data.target), "a column of the query",
                "What the model learns to predict: a number; with loss = \"bce\" 0 or 1; with loss = "
                "\"cross_entropy\" a class, a whole number from 0."),
@@ -473,6 +521,20 @@ const std::vector<Key>& recipe_keys() {
           "What a row does whose target is null, NaN or infinite: \"error\" ends the run and names its "
           "place, "
           "\"drop\" leaves the row out and counts it."),
+      choice_key(
+          "data", "on_null", PLACE(r.data.on_null),
+          std::vector<std::pair<std::string, OnNull>>{{"error", OnNull::kError}, {"drop", OnNull::kDrop}},
+          "feature.on_null of features that do not say it themselves."),
+      choice_key("data", "on_nan", PLACE(r.data.on_nan), on_nan_choices(),
+                 "feature.on_nan of features that do not say it themselves."),
+      choice_key(
+          "data", "on_corrupt", PLACE(r.data.on_corrupt),
+          std::vector<std::pair<std::string, loader::OnCorrupt>>{{"error", loader::OnCorrupt::kError},
+                                                                 {"skip", loader::OnCorrupt::kSkip}},
+          "What a Parquet row group (or stretch of a CSV file) does that cannot be decoded: \"error\" ends "
+          "the "
+          "run, \"skip\" leaves the whole row group out, names it and counts its rows. A file whose footer "
+          "cannot be read is an error in any case."),
       columns_key(),
       steps_key(),
       choice_key(
@@ -481,6 +543,10 @@ const std::vector<Key>& recipe_keys() {
           "What a row does when one of the columns is NaN or infinite, or null and no step fills it: "
           "\"error\" "
           "ends the run and names its place, \"drop\" leaves the row out of training and counts it."),
+      choice_key("feature", "on_nan", PLACE(last_feature(r).on_nan), on_nan_choices(),
+                 "What a row does when one of the columns is NaN or infinite: \"as_null\" what on_null says, "
+                 "\"error\" "
+                 "or \"drop\" as there, and \"null\" takes such a value for a null, which steps may fill."),
       integer_key(
           "loader", "batch_size", PLACE(r.loader.batch_size), 1, int64_t{1} << 30,
           "Rows of a batch, of all trainers together. Every batch has just so many; only the last one of an "
@@ -871,7 +937,9 @@ class Reader {
       return usage_error("{}: there is no [[feature]]; at least one with columns = [...] is needed", label_);
     const toml::array& features = *node->as_array();
     for (size_t i = 0; i < features.size(); ++i) {
-      recipe_.data.features.emplace_back();
+      auto& feature = recipe_.data.features.emplace_back();
+      feature.on_null = recipe_.data.on_null;
+      feature.on_nan = recipe_.data.on_nan;
       MILLSTREAM_TRY(read_keys("feature", features[i].as_table(),
                                features.size() == 1 ? "feature" : fmt::format("feature {}", i + 1)));
     }

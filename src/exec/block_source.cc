@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "base/progress.h"
 #include "exec/entry_expressions.h"
 #include "plan/pruning.h"
@@ -104,7 +105,9 @@ class PipelineStream final : public BlockStream {
   }
 
   Result<std::optional<BlockRows>> next() override {
-    MILLSTREAM_ASSIGN(const int64_t rows, reader_->next_block());
+    const auto next_block = reader_->next_block();
+    read_failed_ = !next_block.ok();
+    MILLSTREAM_ASSIGN(const int64_t rows, next_block);
     if (rows < 0) return std::nullopt;
     BlockRows block;
     block.block = entry_.first_block + blocks_;
@@ -114,6 +117,7 @@ class PipelineStream final : public BlockStream {
     // Reading has its own errors, with their places; what fails on rows tells the row in the block.
     Status reading;
     const Status status = run(&block, &reading);
+    read_failed_ = !reading.ok();
     MILLSTREAM_TRY(reading);
     if (!status.ok()) {
       const auto position = error_position(status);
@@ -127,6 +131,7 @@ class PipelineStream final : public BlockStream {
     beat();
     return std::optional<BlockRows>(std::move(block));
   }
+  bool read_failed() const override { return read_failed_; }
 
  private:
   // An error without a row is about all of them: it comes before any.
@@ -257,6 +262,7 @@ class PipelineStream final : public BlockStream {
 
   const std::shared_ptr<BlockSource::Shared> shared_;
   const plan::Pipeline& pipeline_;
+  bool read_failed_ = false;
   const int entry_point_;
   const plan::EntryPoint entry_;
   const std::vector<plan::RowRange> ranges_;  // rows outside of them do not pass
@@ -301,10 +307,41 @@ class PrunedStream final : public BlockStream {
   int blocks_ = 0;
 };
 
+// Another's blocks with a column of places.
+class PlacedStream final : public BlockStream {
+ public:
+  PlacedStream(std::shared_ptr<arrow::Schema> schema, uint64_t file_hash, std::unique_ptr<BlockStream> stream)
+      : schema_(std::move(schema)), file_hash_(file_hash), stream_(std::move(stream)) {}
+
+  Result<std::optional<BlockRows>> next() override {
+    MILLSTREAM_ASSIGN(auto block, stream_->next());
+    if (!block) return std::nullopt;
+    const int64_t rows = block->rows->num_rows();
+    MILLSTREAM_ASSIGN(std::shared_ptr<arrow::Buffer> buffer, arrow::AllocateBuffer(rows * 8));
+    auto* const places = reinterpret_cast<int64_t*>(buffer->mutable_data());
+    for (int64_t row = 0; row < rows; ++row) {
+      const uint64_t hash = mix64(file_hash_ + mix64(static_cast<uint64_t>(block->row_in_file(row))));
+      places[row] = static_cast<int64_t>(hash >> 1);
+    }
+    auto columns = block->rows->columns();
+    columns.push_back(std::make_shared<arrow::Int64Array>(rows, std::move(buffer)));
+    block->rows = arrow::RecordBatch::Make(schema_, rows, std::move(columns));
+    return block;
+  }
+  bool read_failed() const override { return stream_->read_failed(); }
+
+ private:
+  const std::shared_ptr<arrow::Schema> schema_;
+  const uint64_t file_hash_;
+  const std::unique_ptr<BlockStream> stream_;
+};
+
 }  // namespace
 
 BlockSource::BlockSource(plan::Pipeline pipeline)
-    : pipeline_(std::move(pipeline)), shared_(std::make_shared<Shared>(pipeline_)) {}
+    : pipeline_(std::move(pipeline)),
+      schema_(pipeline_.schema),
+      shared_(std::make_shared<Shared>(pipeline_)) {}
 
 ScanCounts BlockSource::counts() const {
   std::lock_guard lock(shared_->mutex);
@@ -318,7 +355,22 @@ int BlockSource::entry_points_pruned() const {
   return count;
 }
 
+Status BlockSource::add_places(const std::string& name) {
+  places_ = true;
+  MILLSTREAM_ASSIGN(schema_,
+                    schema_->AddField(schema_->num_fields(), arrow::field(name, arrow::int64(), false)));
+  return Status::OK();
+}
+
 Result<std::unique_ptr<BlockStream>> BlockSource::open(int entry_point) const {
+  MILLSTREAM_ASSIGN(auto stream, open_query(entry_point));
+  if (!places_) return stream;
+  const plan::EntryPoint& entry = table().entry_points()[static_cast<size_t>(entry_point)];
+  return std::make_unique<PlacedStream>(
+      schema_, hash64(table().files()[static_cast<size_t>(entry.file)].name), std::move(stream));
+}
+
+Result<std::unique_ptr<BlockStream>> BlockSource::open_query(int entry_point) const {
   MILLSTREAM_CHECK(entry_point >= 0 && static_cast<size_t>(entry_point) < table().entry_points().size(),
                    "entry point {} of {}", entry_point, table().entry_points().size());
   ScanCounts why;

@@ -33,6 +33,8 @@ class BlockStream {
   virtual ~BlockStream() = default;
   /// The next block of the entry point, nothing at its end.
   virtual Result<std::optional<BlockRows>> next() = 0;
+  /// Whether the last error was one of reading and decoding the file, and not of the query.
+  virtual bool read_failed() const { return false; }
 };
 
 /// What streams did so far: of those that came to their end, or were left. Counts depend on files and query alone
@@ -55,9 +57,12 @@ struct ScanCounts {
 class BlockSource {
  public:
   explicit BlockSource(plan::Pipeline pipeline);
+  /// From now on blocks have one more column, last and so called: for each row a hash, at least 0, of its file's name
+  /// and its row in the file.
+  Status add_places(const std::string& name);
   const plan::Pipeline& pipeline() const { return pipeline_; }
   const plan::SourceTable& table() const { return *pipeline_.table; }
-  const std::shared_ptr<arrow::Schema>& schema() const { return pipeline_.schema; }
+  const std::shared_ptr<arrow::Schema>& schema() const { return schema_; }
   Result<std::unique_ptr<BlockStream>> open(int entry_point) const;
   /// How many entry points statistics rule out.
   int entry_points_pruned() const;
@@ -67,7 +72,11 @@ class BlockSource {
   struct Shared;
 
  private:
+  Result<std::unique_ptr<BlockStream>> open_query(int entry_point) const;
+
   plan::Pipeline pipeline_;
+  std::shared_ptr<arrow::Schema> schema_;
+  bool places_ = false;
   std::shared_ptr<Shared> shared_;  // with the streams, which may outlive their source
 };
 

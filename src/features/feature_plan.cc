@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <map>
 #include <numbers>
 #include <set>
 
@@ -117,8 +119,23 @@ std::vector<std::string> categories(const StepSpec& step, const ValueCounts& cou
   return kept;
 }
 
+// One row trains, or rows of one fold.
+Status encoding_of_nothing(const std::string& column, const StepSpec& step) {
+  return make_error(
+      ErrorCategory::kData,
+      fmt::format("{} of column '{}': all training rows are in one of its folds, so that there are none "
+                  "to encode them by; it needs more rows",
+                  step_text(step), column));
+}
+
 bool is_category_step(const StepSpec& step) {
-  return step.name == "one_hot" || step.name == "categorify" || step.name == "ordinal";
+  return step.name == "one_hot" || step.name == "categorify" || step.name == "ordinal" ||
+         step.name == "target_encode" || step.name == "cross";
+}
+
+int folds_of(const StepSpec& step) {
+  const auto text = named_argument(step, "folds");
+  return text ? static_cast<int>(*parse_number(*text)) : 5;
 }
 
 // What kind of column a step works on.
@@ -239,7 +256,7 @@ Status check_tensor_type(const std::string& column, const arrow::DataType& type,
 
 Result<FeaturePlan> FeaturePlan::make(const arrow::Schema& query, const std::vector<FeatureSpec>& specs,
                                       const std::string& target, OnNull on_null_target,
-                                      const std::string& weight) {
+                                      const std::string& weight, const std::vector<std::string>& also) {
   FeaturePlan plan;
   plan.target_ = target;
   MILLSTREAM_ASSIGN(const int target_index, find_column(query, target, "target"));
@@ -270,14 +287,25 @@ Result<FeaturePlan> FeaturePlan::make(const arrow::Schema& query, const std::vec
       chain.column = name;
       chain.steps = spec.steps;
       chain.raw = expr::make_column(column, *field);
+      if (spec.on_nan == OnNan::kNull && arrow::is_floating(field->type()->id())) {
+        MILLSTREAM_ASSIGN(auto finite, expr::make_call("isfinite", {chain.raw}));
+        MILLSTREAM_ASSIGN(
+            const auto null,
+            expr::make_cast(expr::make_literal(arrow::MakeNullScalar(field->type())), field->type()));
+        MILLSTREAM_ASSIGN(chain.raw, expr::make_case({finite, chain.raw}, null));
+      }
       chain.branches.push_back({name, chain.raw});
       if (is_number) {
         MILLSTREAM_ASSIGN(chain.branches[0].expression, to_double(chain.raw));
       }
-      plan.rules_.push_back(
-          {.column = column, .nulls_allowed = steps_take_nulls(spec.steps), .on_null = spec.on_null});
+      plan.rules_.push_back({.column = column,
+                             .nulls_allowed = steps_take_nulls(spec.steps),
+                             .on_null = spec.on_null,
+                             .on_nan = spec.on_nan});
       plan.normal_form_ += fmt::format("{}:{}", name, field->type()->ToString());
       for (const StepSpec& step : spec.steps) plan.normal_form_ += "|" + step_text(step);
+      if (spec.on_nan != OnNan::kSame)
+        plan.normal_form_ += fmt::format("|nan {}", static_cast<int>(spec.on_nan));
       plan.normal_form_ += spec.on_null == OnNull::kDrop ? "|drop\n" : "\n";
       int fits = 0;
       for (const StepSpec& step : spec.steps) fits += fit_kind(step).has_value();
@@ -288,12 +316,38 @@ Result<FeaturePlan> FeaturePlan::make(const arrow::Schema& query, const std::vec
   if (plan.chains_.empty()) {
     return usage_error("there are no feature columns; name them in a [[feature]] table: columns = [\"...\"]");
   }
+  // Columns that cross() names beside those; nulls are theirs to have.
+  std::map<std::string, int> crossed;
+  for (const std::string& name : feature_inputs(specs)) {
+    if (seen.count(name)) continue;
+    MILLSTREAM_ASSIGN(const int index, find_column(query, name, "cross"));
+    if (name == target)
+      return usage_error("cross({}): that is the target; the model would learn to copy it", name);
+    fields.push_back(query.field(index));
+  }
+  for (size_t i = 0; i < fields.size(); ++i) crossed[fields[i]->name()] = static_cast<int>(i);
+  for (Chain& chain : plan.chains_) {
+    for (const StepSpec& step : chain.steps) {
+      if (step.name != "cross") continue;
+      for (const std::string& name : step.arguments) {
+        if (name == chain.column) return usage_error("feature column '{}' is crossed with itself", name);
+        const int at = crossed[name];
+        const auto& type = *fields[static_cast<size_t>(at)]->type();
+        if (type.id() != arrow::Type::STRING && !is_tensor_type(type))
+          return usage_error("cross({}): that column is a {}; texts and numbers are crossed", name,
+                             type.ToString());
+        chain.crossed.push_back(expr::make_column(at, *fields[static_cast<size_t>(at)]));
+      }
+    }
+  }
   const auto& target_field = query.field(target_index);
   MILLSTREAM_TRY(check_tensor_type(target, *target_field->type(), "target"));
   plan.rules_.push_back(
       {.column = static_cast<int>(fields.size()), .is_target = true, .on_null = on_null_target});
   plan.normal_form_ += fmt::format("target {}:{}{}\n", target, target_field->type()->ToString(),
                                    on_null_target == OnNull::kDrop ? "|drop" : "");
+  MILLSTREAM_ASSIGN(plan.target_value_,
+                    to_double(expr::make_column(static_cast<int>(fields.size()), *target_field)));
   fields.push_back(target_field);
   if (!weight.empty()) {
     MILLSTREAM_ASSIGN(const int weight_index, find_column(query, weight, "weight"));
@@ -307,10 +361,38 @@ Result<FeaturePlan> FeaturePlan::make(const arrow::Schema& query, const std::vec
     plan.normal_form_ += fmt::format("weight {}:{}\n", weight, field->type()->ToString());
     fields.push_back(field);
   }
+  for (const std::string& name : also) {
+    const auto is_there = [&](const auto& field) { return field->name() == name; };
+    if (std::any_of(fields.begin(), fields.end(), is_there)) continue;
+    MILLSTREAM_ASSIGN(const int index, find_column(query, name, "split"));
+    fields.push_back(query.field(index));
+  }
+  const bool encodes_target = std::any_of(specs.begin(), specs.end(), [](const FeatureSpec& spec) {
+    return std::any_of(spec.steps.begin(), spec.steps.end(),
+                       [](const StepSpec& step) { return step.name == "target_encode"; });
+  });
+  if (encodes_target) {
+    if (query.GetFieldIndex(kPlaceColumn) >= 0)
+      return usage_error("an output of the query is called '{}', which target_encode needs for itself",
+                         kPlaceColumn);
+    const auto field = arrow::field(kPlaceColumn, arrow::int64());
+    plan.place_ = expr::make_column(static_cast<int>(fields.size()), *field);
+    fields.push_back(field);
+  }
   plan.input_ = arrow::schema(fields);
   for (Chain& chain : plan.chains_) MILLSTREAM_TRY(plan.advance(chain));
   MILLSTREAM_TRY(plan.check_names());
   return plan;
+}
+
+std::vector<std::string> FeaturePlan::query_columns() const {
+  auto names = input_->field_names();
+  if (needs_places()) names.pop_back();
+  return names;
+}
+
+Result<expr::ExprPtr> FeaturePlan::fold(int folds) const {
+  return expr::make_call("%", {place_, expr::make_literal(arrow::MakeScalar(int64_t{folds}))});
 }
 
 Status FeaturePlan::check_names() const {
@@ -337,6 +419,8 @@ std::optional<FitKind> FeaturePlan::fit_kind(const StepSpec& step) {
   if (name == "elapsed" && argument.empty()) return FitKind::kRange;
   if (name == "robust_scale") return FitKind::kQuantiles;
   if (name == "one_hot" || name == "categorify") return FitKind::kCounts;
+  if (name == "target_encode") return FitKind::kTargets;
+  if (name == "quantile_transform") return FitKind::kQuantiles;
   if ((name == "clip" || name == "bucketize") && argument == "quantiles") return FitKind::kQuantiles;
   if (name == "fill_null") {
     if (argument == "mean") return FitKind::kMoments;
@@ -393,7 +477,9 @@ Status FeaturePlan::apply(Chain& chain, const StepSpec& step) {
       }
       MILLSTREAM_ASSIGN(auto is_null, expr::make_call("is_null", {branch.expression}));
       MILLSTREAM_ASSIGN(auto indicator, expr::make_case({is_null, double_literal(1)}, double_literal(0)));
-      chain.extra.push_back({indicator_name, indicator});
+      FeatureColumn& added = chain.extra.emplace_back();
+      added.name = indicator_name;
+      added.expression = indicator;
     }
     return Status::OK();
   }
@@ -467,6 +553,14 @@ Status FeaturePlan::apply(Chain& chain, const StepSpec& step) {
       MILLSTREAM_ASSIGN(value, expr::make_coalesce({bucket, double_literal(static_cast<double>(buckets))}));
       branch.categories = buckets + 1;
       chain.filled = true;
+    } else if (name == "cross") {
+      // Of what is still to be crossed the step's own columns come first.
+      for (size_t i = 0; i < step.arguments.size(); ++i) {
+        MILLSTREAM_ASSIGN(auto other, expr::make_cast(chain.crossed[i], arrow::utf8()));
+        MILLSTREAM_ASSIGN(value, expr::make_call("||", {value, text_literal("|")}));
+        MILLSTREAM_ASSIGN(value, expr::make_call("||", {value, other}));
+        branch.name += "_" + step.arguments[i];
+      }
     } else if (name == "ordinal") {
       std::vector<std::pair<std::string, double>> table;
       for (const std::string& argument : step.arguments)
@@ -478,6 +572,9 @@ Status FeaturePlan::apply(Chain& chain, const StepSpec& step) {
       return bug_error("no body for feature step {}", name);
     }
   }
+  if (name == "cross")
+    chain.crossed.erase(chain.crossed.begin(),
+                        chain.crossed.begin() + static_cast<int64_t>(step.arguments.size()));
   return Status::OK();
 }
 
@@ -486,8 +583,16 @@ std::vector<FitRequest> FeaturePlan::pending() const {
   for (const Chain& chain : chains_) {
     if (chain.next_step == chain.steps.size()) continue;
     const StepSpec& step = chain.steps[chain.next_step];
-    for (const Branch& branch : chain.branches)
-      requests.push_back({branch.name, step_text(step), branch.expression, *fit_kind(step)});
+    for (const Branch& branch : chain.branches) {
+      FitRequest request{
+          branch.name, step_text(step), branch.expression, *fit_kind(step), nullptr, nullptr, 0};
+      if (request.kind == FitKind::kTargets) {
+        request.target = target_value_;
+        request.num_folds = folds_of(step);
+        request.fold = fold(request.num_folds).ValueOrDie();  // two integers have a remainder
+      }
+      requests.push_back(std::move(request));
+    }
   }
   return requests;
 }
@@ -603,6 +708,19 @@ Status FeaturePlan::apply_fit(Chain& chain, Branch& branch, const StepSpec& step
       if (what == "median") keep_error();
     }
     chain.filled = true;
+  } else if (name == "quantile_transform") {
+    if (fit.quantiles.count() == 0) return Status::OK();
+    MILLSTREAM_ASSIGN(value, quantile_transformed(value, step, fit.quantiles));
+    const auto ends = fit.quantiles.quantiles({0, 0.5, 1});
+    keep("min", ends[0]);
+    keep("median", ends[1]);
+    keep("max", ends[2]);
+    keep_error();
+  } else if (name == "target_encode") {
+    double mean = 0;
+    MILLSTREAM_ASSIGN(value, target_encoded(chain, branch, step, fit.targets, &mean));
+    keep("target_mean", mean);
+    chain.filled = true;
   } else if (name == "categorify") {
     std::vector<std::pair<std::string, double>> table;
     for (const std::string& category : categories(step, fit.counts)) {
@@ -616,6 +734,119 @@ Status FeaturePlan::apply_fit(Chain& chain, Branch& branch, const StepSpec& step
     return bug_error("no fit for feature step {}", name);
   }
   return Status::OK();
+}
+
+Result<expr::ExprPtr> FeaturePlan::quantile_transformed(const expr::ExprPtr& value, const StepSpec& step,
+                                                        const QuantileSketch& quantiles) const {
+  const int64_t wanted =
+      step.arguments.empty() ? 1000 : static_cast<int64_t>(*parse_number(step.arguments[0]));
+  const auto number = static_cast<size_t>(std::clamp<int64_t>(quantiles.count(), 2, wanted));
+  std::vector<double> references;
+  for (size_t i = 0; i < number; ++i)
+    references.push_back(i + 1 == number ? 1
+                                         : static_cast<double>(i) * (1 / static_cast<double>(number - 1)));
+  const auto at = quantiles.quantiles(references);
+  // Equal quantiles make one knot, which stands for the mean of its references; lines go from the last of one knot to
+  // the first of the next. That is what numpy.interp from both sides, averaged, comes to.
+  struct Knot {
+    double value, first, last;
+  };
+  std::vector<Knot> knots;
+  for (size_t i = 0; i < number; ++i) {
+    if (knots.empty() || at[i] > knots.back().value) {
+      knots.push_back({at[i], references[i], references[i]});
+    } else {
+      knots.back().last = references[i];
+    }
+  }
+  // At knot k and above it, up to the next.
+  const auto piece = [&](size_t k) -> Result<expr::ExprPtr> {
+    if (k + 1 == knots.size()) return double_literal(1);
+    const double slope = (knots[k + 1].first - knots[k].last) / (knots[k + 1].value - knots[k].value);
+    MILLSTREAM_ASSIGN(auto line, expr::make_call("-", {value, double_literal(knots[k].value)}));
+    MILLSTREAM_ASSIGN(line, expr::make_call("*", {line, double_literal(slope)}));
+    MILLSTREAM_ASSIGN(line, expr::make_call("+", {line, double_literal(knots[k].last)}));
+    if (knots[k].first == knots[k].last) return line;
+    MILLSTREAM_ASSIGN(auto same, expr::make_call("=", {value, double_literal(knots[k].value)}));
+    return expr::make_case({same, double_literal((knots[k].first + knots[k].last) / 2)}, line);
+  };
+  const std::function<Result<expr::ExprPtr>(size_t, size_t)> between =
+      [&](size_t first, size_t end) -> Result<expr::ExprPtr> {
+    if (end - first == 1) return piece(first);
+    const size_t middle = first + (end - first) / 2;
+    MILLSTREAM_ASSIGN(auto below, expr::make_call("<", {value, double_literal(knots[middle].value)}));
+    MILLSTREAM_ASSIGN(auto left, between(first, middle));
+    MILLSTREAM_ASSIGN(auto right, between(middle, end));
+    return expr::make_case({below, left}, right);
+  };
+  MILLSTREAM_ASSIGN(auto inside, between(0, knots.size()));
+  MILLSTREAM_ASSIGN(auto is_null, expr::make_call("is_null", {value}));
+  MILLSTREAM_ASSIGN(auto below, expr::make_call("<=", {value, double_literal(knots[0].value)}));
+  const auto null = expr::make_literal(arrow::MakeNullScalar(arrow::float64()));
+  return expr::make_case({is_null, null, below, double_literal(0)}, inside);
+}
+
+Result<expr::ExprPtr> FeaturePlan::target_encoded(const Chain& chain, const Branch& branch,
+                                                  const StepSpec& step, const TargetSums& targets,
+                                                  double* mean) const {
+  const int folds = folds_of(step);
+  const auto smooth_text = named_argument(step, "smooth");
+  const double smooth = smooth_text ? *parse_number(*smooth_text) : 10;
+  // Of the rows of all folds but one (-1: all).
+  const auto total_without = [&](const FoldSums& sums, int without) {
+    std::pair<double, double> total{0, 0};  // count, sum
+    for (int fold = 0; fold < folds; ++fold) {
+      if (fold == without) continue;
+      total.first += static_cast<double>(sums.counts[static_cast<size_t>(fold)]);
+      total.second += sums.sums[static_cast<size_t>(fold)];
+    }
+    return total;
+  };
+  const auto encoding = [&](int without) -> Result<expr::ExprPtr> {
+    std::pair<double, double> all{0, 0};
+    for (const auto& [category, sums] : targets) {
+      const auto total = total_without(sums, without);
+      all.first += total.first;
+      all.second += total.second;
+    }
+    if (without >= 0 && all.first == 0) return encoding_of_nothing(chain.column, step);
+    const double prior = all.second / all.first;
+    if (!std::isfinite(prior))
+      return make_error(ErrorCategory::kData,
+                        fmt::format("{} of column '{}': the target's sum overflows a double", step_text(step),
+                                    branch.name));
+    if (without < 0) *mean = prior;
+    double of_null = prior;
+    std::vector<std::pair<std::string, double>> table;
+    for (const auto& [category, sums] : targets) {
+      const auto [count, sum] = total_without(sums, without);
+      const double code = count + smooth > 0 ? (sum + smooth * prior) / (count + smooth) : prior;
+      if (category == "n") {
+        of_null = code;
+      } else {
+        table.push_back({category.substr(1), code});
+      }
+    }
+    return looked_up(branch.expression, std::move(table), prior, double_literal(of_null));
+  };
+  if (targets.empty()) return encoding_of_nothing(chain.column, step);
+  // Rows that train have a fold, whose rows do not count for them; others have no place and get the whole.
+  MILLSTREAM_ASSIGN(auto no_place, expr::make_call("is_null", {place_}));
+  MILLSTREAM_ASSIGN(auto whole, encoding(-1));
+  std::vector<expr::ExprPtr> arms = {no_place, whole};
+  MILLSTREAM_ASSIGN(const auto fold_of_row, fold(folds));
+  expr::ExprPtr last;
+  for (int i = 0; i < folds; ++i) {
+    MILLSTREAM_ASSIGN(auto code, encoding(i));
+    if (i + 1 == folds) {
+      last = code;
+      break;
+    }
+    MILLSTREAM_ASSIGN(auto in_fold,
+                      expr::make_call("=", {fold_of_row, expr::make_literal(arrow::MakeScalar(int64_t{i}))}));
+    arms.insert(arms.end(), {in_fold, code});
+  }
+  return expr::make_case(arms, last);
 }
 
 Result<std::vector<FeaturePlan::Branch>> FeaturePlan::one_hot(Chain& chain, const Branch& branch,
@@ -678,12 +909,24 @@ Fitted FeaturePlan::fitted() const {
   MILLSTREAM_CHECK(pending().empty());
   Fitted fitted;
   fitted.input = input_;
+  // Rows that do not train have no place.
+  std::vector<expr::ExprPtr> without_place;
+  for (int i = 0; place_ != nullptr && i < input_->num_fields(); ++i)
+    without_place.push_back(expr::make_column(i, *input_->field(i)));
+  if (place_ != nullptr) without_place.back() = expr::make_literal(arrow::MakeNullScalar(arrow::int64()));
   // By column in the recipe's order, whatever pass fitted them.
   for (const Chain& chain : chains_) {
     for (const FeatureColumn& column : chain.extra) fitted.columns.push_back(column);
-    for (const Branch& branch : chain.branches)
-      fitted.columns.push_back({branch.name, branch.expression,
-                                branch.embedding_width > 0 ? branch.categories : 0, branch.embedding_width});
+    for (const Branch& branch : chain.branches) {
+      FeatureColumn& column = fitted.columns.emplace_back();
+      column.name = branch.name;
+      column.expression = branch.expression;
+      column.categories = branch.embedding_width > 0 ? branch.categories : 0;
+      column.embedding_width = branch.embedding_width;
+      if (place_ == nullptr) continue;
+      column.training = branch.expression;
+      column.expression = expr::substitute_columns(branch.expression, without_place);
+    }
     fitted.values.insert(fitted.values.end(), chain.values.begin(), chain.values.end());
   }
   return fitted;

@@ -25,19 +25,30 @@ struct RawColumnRule {
   bool is_target = false;
   OnNull on_null = OnNull::kError;
   bool is_weight = false;
+  OnNan on_nan = OnNan::kSame;
 };
+
+/// A column that the loader adds to the query's: for each row a 63-bit hash of its place in the data (file name under
+/// the glob's root, row in the file), which parts training rows into folds.
+inline constexpr const char* kPlaceColumn = "millstream_place";
 
 class FeaturePlan {
  public:
   /// `query` is the schema of the query's outputs. Errors are usage errors, before anything is read: an
   /// unknown column (nearest name), a column twice, the target among the features, no features, a type that
   /// can't become a number (names column, type and what to do), unknown steps.
+  /// `also` are outputs that somebody else reads (the split).
   static Result<FeaturePlan> make(const arrow::Schema& query, const std::vector<FeatureSpec>& specs,
                                   const std::string& target, OnNull on_null_target,
-                                  const std::string& weight = "");
+                                  const std::string& weight = "", const std::vector<std::string>& also = {});
+
+  /// Of the columns of input() those that the query gives: all but kPlaceColumn, which comes last where a step needs
+  /// it.
+  std::vector<std::string> query_columns() const;
+  bool needs_places() const { return place_ != nullptr; }
 
   /// The query's outputs that are needed: features in the recipe's order, then the target, then the weight where there
-  /// is one (a column of what rows count in training). All expressions
+  /// is one (a column of what rows count in training), then the others. All expressions
   /// and rules are over these.
   const std::shared_ptr<arrow::Schema>& input() const { return input_; }
   const std::string& target() const { return target_; }
@@ -64,9 +75,10 @@ class FeaturePlan {
   struct Chain {
     std::string column;
     std::vector<StepSpec> steps;
-    size_t next_step = 0;  ///< the first that is not applied yet
-    expr::ExprPtr raw;     ///< the column itself
-    bool changed = false;  ///< by a step; else branches are the raw column
+    size_t next_step = 0;                ///< the first that is not applied yet
+    expr::ExprPtr raw;                   ///< the column itself
+    std::vector<expr::ExprPtr> crossed;  ///< the columns of its cross() steps to come
+    bool changed = false;                ///< by a step; else branches are the raw column
     bool filled = false;
     std::vector<Branch> branches;
     std::vector<FeatureColumn> extra;  ///< null indicators, before the column itself
@@ -77,6 +89,12 @@ class FeaturePlan {
   Status apply_fit(Chain& chain, Branch& branch, const StepSpec& step, const FitState& fit);
   Result<std::vector<Branch>> one_hot(Chain& chain, const Branch& branch, const StepSpec& step,
                                       const ValueCounts& counts) const;
+  Result<expr::ExprPtr> quantile_transformed(const expr::ExprPtr& value, const StepSpec& step,
+                                             const QuantileSketch& quantiles) const;
+  Result<expr::ExprPtr> target_encoded(const Chain& chain, const Branch& branch, const StepSpec& step,
+                                       const TargetSums& targets, double* mean) const;
+  /// The fold of a training row, of type int64.
+  Result<expr::ExprPtr> fold(int folds) const;
   Status check_names() const;
   /// What the step at hand is a fit of; none where it fits nothing.
   static std::optional<FitKind> fit_kind(const StepSpec& step);
@@ -87,6 +105,8 @@ class FeaturePlan {
   std::string normal_form_;
   int num_passes_ = 0;
   std::vector<Chain> chains_;
+  expr::ExprPtr place_;         ///< the column of that name
+  expr::ExprPtr target_value_;  ///< the target as a double
 };
 
 /// Checks that a column of this type can be a feature (as it is, without steps) or target; `role` is "feature",

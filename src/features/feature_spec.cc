@@ -190,6 +190,43 @@ Status check_embedding(const StepSpec& step) {
                         kWidestEmbedding));
 }
 
+// target_encode: smooth and folds.
+Status check_target_encode(const StepSpec& step) {
+  int known = 0;
+  if (const auto text = named_argument(step, "smooth")) {
+    ++known;
+    const auto number = parse_number(*text);
+    if (!number || *number < 0) return wrong_arguments(step, "smooth is a number, at least 0");
+  }
+  if (const auto text = named_argument(step, "folds")) {
+    ++known;
+    const auto number = parse_whole(*text);
+    if (!number || *number < 2 || *number > 100)
+      return wrong_arguments(step, "folds is a whole number from 2 to 100");
+  }
+  if (known == static_cast<int>(step.arguments.size())) return Status::OK();
+  return wrong_arguments(
+      step, "it is written target_encode or target_encode(smooth=NUMBER, folds=N), each at most once");
+}
+
+Status check_quantile_transform(const StepSpec& step) {
+  if (step.arguments.empty()) return Status::OK();
+  const auto quantiles = step.arguments.size() == 1 ? parse_whole(step.arguments[0]) : std::nullopt;
+  if (quantiles && *quantiles >= 2 && *quantiles <= kMostEdges) return Status::OK();
+  return wrong_arguments(
+      step, fmt::format("it is written quantile_transform or quantile_transform(N) with N from 2 to {}",
+                        kMostEdges));
+}
+
+Status check_cross(const StepSpec& step) {
+  std::set<std::string> seen;
+  for (const std::string& column : step.arguments)
+    if (column.empty() || !seen.insert(column).second)
+      return wrong_arguments(step, "each argument is the name of another column, once");
+  if (!seen.empty()) return Status::OK();
+  return wrong_arguments(step, "name the other columns, as in cross(sex)");
+}
+
 Status check_none(const StepSpec& step) {
   if (step.arguments.empty()) return Status::OK();
   return usage_error("feature step {} takes no arguments; it has '{}'", step.name, step.arguments[0]);
@@ -223,6 +260,10 @@ const std::vector<StepKind>& step_kinds() {
        }},
       {"clip", {"clip(LOW, HIGH)", "clip(quantiles, LOW, HIGH)"}, false, check_clip},
       {"bucketize", {"bucketize(EDGE, ...)", "bucketize(quantiles, N)"}, false, check_bucketize},
+      {"quantile_transform",
+       {"quantile_transform", "quantile_transform(N)"},
+       false,
+       check_quantile_transform},
       {"datetime", {"datetime(PART, ...)"}, false, check_datetime},
       {"cyclical",
        {"cyclical(PERIOD)"},
@@ -237,6 +278,11 @@ const std::vector<StepKind>& step_kinds() {
       {"categorify", {"categorify", "categorify(min_count=N, max_size=N)"}, true, check_categories},
       {"ordinal", {"ordinal(VALUE, ...)"}, false, check_ordinal},
       {"embedding", {"embedding(WIDTH)"}, false, check_embedding},
+      {"target_encode",
+       {"target_encode", "target_encode(smooth=NUMBER, folds=N)"},
+       true,
+       check_target_encode},
+      {"cross", {"cross(COLUMN, ...)"}, false, check_cross},
   };
   return *kinds;
 }
@@ -273,6 +319,24 @@ bool steps_take_nulls(const std::vector<StepSpec>& steps) {
     const StepKind* kind = find_kind(step.name);
     return kind != nullptr && kind->takes_nulls;
   });
+}
+
+std::vector<std::string> feature_inputs(const std::vector<FeatureSpec>& specs) {
+  std::vector<std::string> names;
+  std::set<std::string> seen;
+  const auto add = [&](const std::string& name) {
+    if (seen.insert(name).second) names.push_back(name);
+  };
+  for (const FeatureSpec& spec : specs) {
+    for (const std::string& column : spec.columns) add(column);
+  }
+  for (const FeatureSpec& spec : specs) {
+    for (const StepSpec& step : spec.steps) {
+      if (step.name != "cross") continue;
+      for (const std::string& column : step.arguments) add(column);
+    }
+  }
+  return names;
 }
 
 std::optional<double> parse_number(std::string_view text) {

@@ -23,10 +23,19 @@ enum class OnNull : uint8_t {
   kDrop,   ///< such rows are left out of training and counted
 };
 
+/// What NaN and infinities in a raw column do.
+enum class OnNan : uint8_t {
+  kSame,  ///< as OnNull says
+  kError,
+  kDrop,
+  kNull,  ///< they are nulls: steps fill them, or OnNull decides
+};
+
 struct FeatureSpec {
   std::vector<std::string> columns;
   std::vector<StepSpec> steps;
   OnNull on_null = OnNull::kError;
+  OnNan on_nan = OnNan::kSame;
 };
 
 /// Reads "standard_scale" or "fill_null(mean)". Errors are usage errors: an unknown step names the nearest
@@ -41,6 +50,9 @@ const std::vector<std::string>& known_steps();
 const std::vector<std::string>& step_forms();
 /// Whether one of the steps takes care of nulls, so that a null in the raw column is no fault.
 bool steps_take_nulls(const std::vector<StepSpec>& steps);
+/// The query's columns that features read: those of the specs in their order, then those that cross() names beside
+/// them, each once.
+std::vector<std::string> feature_inputs(const std::vector<FeatureSpec>& specs);
 
 /// A finite number, the whole text; nothing where it is not one.
 std::optional<double> parse_number(std::string_view text);

@@ -6,6 +6,7 @@
 // rows in the same order: an entry point is read by one thread.
 
 #include <limits>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,7 @@ enum class FitKind : uint8_t {
   kRange,      ///< least and greatest of doubles
   kQuantiles,  ///< of doubles
   kCounts,     ///< of doubles or texts
+  kTargets,    ///< the target's sums by text and fold
 };
 
 struct FitRequest {
@@ -29,7 +31,18 @@ struct FitRequest {
   std::string step;          ///< likewise, as written
   expr::ExprPtr expression;  ///< of type double, or utf8 for counts; nulls are left out
   FitKind kind = FitKind::kMoments;
+  expr::ExprPtr target;  ///< kTargets: a double
+  expr::ExprPtr fold;    ///< kTargets: 0 to num_folds - 1
+  int num_folds = 0;
 };
+
+/// How many rows a category has and what their targets sum up to, by fold.
+struct FoldSums {
+  std::vector<int64_t> counts;
+  std::vector<double> sums;
+};
+/// By category: 'v' and the text, or 'n' for null.
+using TargetSums = std::map<std::string, FoldSums, std::less<>>;
 
 struct FitState {
   Moments moments;
@@ -37,9 +50,13 @@ struct FitState {
   double greatest = -std::numeric_limits<double>::infinity();
   QuantileSketch quantiles;
   ValueCounts counts;
+  TargetSums targets;
 
   /// What the values of one block say. Errors have no place yet.
   Status add(FitKind kind, const double* values, int64_t count);
+  /// Texts (null: a category of its own), doubles and folds, which are never null. Errors: too many categories.
+  Status add_targets(const arrow::Array& texts, const arrow::Array& targets, const arrow::Array& folds,
+                     int num_folds);
   /// Texts; nulls are left out.
   Status add_texts(const arrow::Array& texts);
   /// The rows of `next` come after those here. Moments are not merged.

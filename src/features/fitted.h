@@ -17,6 +17,8 @@ struct FeatureColumn {
   expr::ExprPtr expression;  ///< of type double; cast to float32 when packed
   /// Set by the step embedding(width): whole numbers from 0 to categories - 1, packed as int32 ids.
   int64_t categories = 0, embedding_width = 0;
+  expr::ExprPtr
+      training;  ///< the same for rows that train, where that is another one (target_encode); or null
 };
 
 /// One fitted number, for people and for the bundle.

@@ -144,7 +144,7 @@ int64_t first_not_finite(const double* values, int64_t count) {
 }
 
 Result<RowPacker> RowPacker::make(const Fitted& fitted, const std::string& target, bool of_bundle,
-                                  const std::string& weight) {
+                                  const std::string& weight, bool training) {
   RowPacker packer;
   packer.of_bundle_ = of_bundle;
   packer.input_ = fitted.input;
@@ -184,7 +184,8 @@ Result<RowPacker> RowPacker::make(const Fitted& fitted, const std::string& targe
     if (feature.embedding_width > 0)
       packer.embedded_.push_back(feature);
     else
-      add(feature.name, feature.expression, Column::Role::kFeature);
+      add(feature.name, training && feature.training != nullptr ? feature.training : feature.expression,
+          Column::Role::kFeature);
   }
   packer.num_features_ = static_cast<int>(packer.columns_.size());
   if (!target.empty()) MILLSTREAM_TRY(add_raw(target, Column::Role::kTarget));

@@ -17,8 +17,9 @@ class RowPacker {
  public:
   /// `target` is a column of fitted.input, or empty: rows are features and ids alone (predict); `weight` likewise.
   /// `of_bundle`: errors give advice for who has a bundle and no recipe.
+  /// `training`: the rows are those that the features were fitted on.
   static Result<RowPacker> make(const Fitted& fitted, const std::string& target, bool of_bundle = false,
-                                const std::string& weight = "");
+                                const std::string& weight = "", bool training = false);
 
   int num_features() const { return num_features_; }  ///< those that are numbers
   int num_ids() const { return static_cast<int>(embedded_.size()); }

@@ -135,7 +135,7 @@ Status check_text_columns(const plan::Pipeline& query, const DataConfig& data) {
     const bool takes_text =
         std::any_of(spec.steps.begin(), spec.steps.end(), [](const features::StepSpec& step) {
           return step.name == "one_hot" || step.name == "categorify" || step.name == "ordinal" ||
-                 step.name == "hash_bucket";
+                 step.name == "hash_bucket" || step.name == "target_encode" || step.name == "cross";
         });
     if (takes_text) continue;
     for (const std::string& name : spec.columns) MILLSTREAM_TRY(check(name, "feature"));
@@ -235,13 +235,14 @@ class Loader final : public DataLoader {
 
   std::unique_ptr<features::FeaturePlan> feature_plan_;
   std::unique_ptr<exec::BlockSource> train_table_, valid_table_;
+  Split split_;
   bool rewritten_ = false;  // the pieces are the entry points of training
   SurveyOutcome surveyed_;
   SurveyResult survey_result_;
   double seconds_survey_ = 0;
   std::unique_ptr<RowRules> train_rules_, valid_rules_;
   std::unique_ptr<RowSource> train_, valid_;
-  std::unique_ptr<features::RowPacker> packer_;
+  std::unique_ptr<features::RowPacker> packer_, valid_packer_;
   std::unique_ptr<RowStore> store_;
   int64_t store_bytes_ = 0;  // that count in this rank's budget
   std::unique_ptr<FeedPlan> feed_plan_;
@@ -268,13 +269,16 @@ class Loader final : public DataLoader {
 Status Loader::check_valid_query(const arrow::Schema& schema) const {
   const auto& needed = feature_plan_->input();
   for (const auto& field : needed->fields()) {
+    if (field->name() == features::kPlaceColumn) continue;
     const bool is_target = field->name() == data_.target, is_weight = field->name() == data_.weight;
     const int index = plan::find_output(schema, field->name());
     if (index < 0) {
       return usage_error("the validation query has no column '{}', which is {}{}", field->name(),
                          is_target   ? "the target"
                          : is_weight ? "the weight"
-                                     : "a feature",
+                         : std::ranges::find(split_.columns(), field->name()) != split_.columns().end()
+                             ? "what data.test or data.split_by reads"
+                             : "a feature",
                          name_hint(field->name(), schema.field_names()));
     }
     const arrow::DataType& type = *schema.field(index)->type();
@@ -308,14 +312,17 @@ Status Loader::plan(plan::Catalog& catalog, PhaseAgreement* phase) {
                                  .memory_bytes = memory_budget()});
   };
   MILLSTREAM_ASSIGN(const plan::Pipeline train, pipeline_of(data_.train, "data.train", data_.base_directory));
+  MILLSTREAM_ASSIGN(split_, Split::make(data_, train.schema));
   auto made = features::FeaturePlan::make(*train.schema, data_.features, data_.target, data_.on_null_target,
-                                          data_.weight);
+                                          data_.weight, split_.columns());
   if (!made.ok()) MILLSTREAM_TRY(check_text_columns(train, data_));
   MILLSTREAM_ASSIGN(auto feature_plan, std::move(made));
   feature_plan_ = std::make_unique<features::FeaturePlan>(std::move(feature_plan));
-  const std::vector<std::string> needed = feature_plan_->input()->field_names();
+  const std::vector<std::string> needed = feature_plan_->query_columns();
+  MILLSTREAM_TRY(split_.bind(*feature_plan_->input()));
   MILLSTREAM_ASSIGN(plan::Pipeline pruned, plan::select_outputs(train, needed));
   train_table_ = std::make_unique<exec::BlockSource>(std::move(pruned));
+  if (feature_plan_->needs_places()) MILLSTREAM_TRY(train_table_->add_places(features::kPlaceColumn));
   if (data_.valid) {
     const std::string& directory =
         data_.valid_base_directory.empty() ? data_.base_directory : data_.valid_base_directory;
@@ -324,6 +331,7 @@ Status Loader::plan(plan::Catalog& catalog, PhaseAgreement* phase) {
     MILLSTREAM_TRY(check_valid_query(*valid.schema));
     MILLSTREAM_ASSIGN(plan::Pipeline pruned_valid, plan::select_outputs(valid, needed));
     valid_table_ = std::make_unique<exec::BlockSource>(std::move(pruned_valid));
+    if (feature_plan_->needs_places()) MILLSTREAM_TRY(valid_table_->add_places(features::kPlaceColumn));
   }
   return Status::OK();
 }
@@ -391,7 +399,8 @@ Status Loader::survey_all(PhaseAgreement* phase) {
       .train = train_table_.get(),
       .valid = valid_table_.get(),
       .plan = feature_plan_.get(),
-      .fraction = data_.valid_fraction,
+      .split = &split_,
+      .skip_corrupt = data_.on_corrupt == OnCorrupt::kSkip,
       .limit_rows = data_.limit_rows,
       .keep = keep,
       .memory_limit = memory_budget() / kCacheShare,
@@ -412,6 +421,21 @@ Status Loader::survey_all(PhaseAgreement* phase) {
     survey_result_.cache = keep == KeepRows::kInMemory ? Cache::kMemory : Cache::kDisk;
     for (const int64_t bytes : survey.piece_file_bytes) survey_result_.cache_bytes += bytes;
   }
+  const auto tell = [&](const TableCounts& counts, const plan::SourceTable& table, bool validation) {
+    for (const LedgerEntry& entry : counts.ledger) {
+      std::string column;
+      if (entry.rule >= 0) {
+        const auto& rule = feature_plan_->rules()[static_cast<size_t>(entry.rule)];
+        column = feature_plan_->input()->field(rule.column)->name();
+      }
+      survey_result_.dropped.push_back({table.files()[static_cast<size_t>(entry.file)].path,
+                                        std::move(column),
+                                        drop_reason_name(static_cast<DropReason>(entry.reason)),
+                                        entry.row_groups, entry.rows, validation});
+    }
+  };
+  tell(survey.train, train_table_->table(), false);
+  if (survey.valid) tell(*survey.valid, valid_table_->table(), true);
   if (survey_result_.rows_dropped > 0) {
     notice_f("{} of {} rows are left out for nulls or values that are not finite", survey.train.dropped,
              survey.train.used);
@@ -422,13 +446,18 @@ Status Loader::survey_all(PhaseAgreement* phase) {
   }
   if (data_.valid_fraction > 0 && survey_result_.rows_valid == 0) {
     notice_f("no row fell to the validation fraction {}: there is no validation", data_.valid_fraction);
+  } else if ((data_.valid_if || data_.folds > 0) && survey_result_.rows_valid == 0) {
+    notice("no row is one of validation: there is none");
   }
 
-  MILLSTREAM_ASSIGN(auto packer, features::RowPacker::make(survey_result_.fitted, data_.target,
-                                                           /*of_bundle=*/false, data_.weight));
+  MILLSTREAM_ASSIGN(auto packer,
+                    features::RowPacker::make(survey_result_.fitted, data_.target, /*of_bundle=*/false,
+                                              data_.weight, /*training=*/true));
   packer_ = std::make_unique<features::RowPacker>(std::move(packer));
-  train_rules_ =
-      std::make_unique<RowRules>(train_table_->table(), feature_plan_->rules(), data_.valid_fraction);
+  MILLSTREAM_ASSIGN(auto valid_packer, features::RowPacker::make(survey_result_.fitted, data_.target,
+                                                                 /*of_bundle=*/false, data_.weight));
+  valid_packer_ = std::make_unique<features::RowPacker>(std::move(valid_packer));
+  train_rules_ = std::make_unique<RowRules>(train_table_->table(), feature_plan_->rules(), split_);
   const auto of_train = [&](bool valid) {
     if (survey.has_pieces) {
       // In file order pieces are dealt to the streams; a shuffled pass has the entry points that the rule says,
@@ -441,7 +470,7 @@ Status Loader::survey_all(PhaseAgreement* phase) {
   };
   train_ = of_train(false);
   if (valid_table_ != nullptr) {
-    valid_rules_ = std::make_unique<RowRules>(valid_table_->table(), feature_plan_->rules(), 0);
+    valid_rules_ = std::make_unique<RowRules>(valid_table_->table(), feature_plan_->rules(), Split());
     valid_ = survey.has_pieces
                  ? make_piece_source(survey.valid_pieces, surveyed_.piece_files, feature_plan_->input(),
                                      *valid_table_, *survey.valid, *valid_rules_, false, false)
@@ -686,6 +715,7 @@ Status Loader::allocate() {
   context_.valid = valid_.get();
   context_.packer = packer_.get();
   context_.store = store_.get();
+  context_.valid_packer = valid_packer_.get();
   context_.slots = config_.prefetch;
   if (context_.stream_ranks.empty()) return bug_error("no rank feeds");
   if (context_.stream_ranks.size() > kMaxStreams) {

@@ -84,11 +84,23 @@ struct LoaderCounters {
   int feeding_threads = 0;
 };
 
+/// Rows that were left out, of one file for one reason.
+struct DroppedRows {
+  std::string file;    ///< its path
+  std::string column;  ///< of the query; empty: whole row groups
+  std::string reason;  ///< "null", "NaN", "infinite", "corrupt"
+  int64_t row_groups = 0;
+  int64_t rows = 0;
+  bool validation = false;  ///< of the validation query
+};
+
 struct SurveyResult {
   int64_t rows_train = 0;  ///< that take part in an epoch
   int64_t rows_valid = 0;
   int64_t rows_filtered = 0;  ///< that the WHERE left out
   int64_t rows_dropped = 0;   ///< by on_null = "drop"
+  std::vector<DroppedRows>
+      dropped;  ///< the ledger: of both queries, corrupt row groups too; by file and column
   features::Fitted fitted;
   Cache cache = Cache::kNone;  ///< where the rows are read from: files, memory or disk
   int64_t cache_bytes = 0;     ///< that the prepared rows have there, of all ranks

@@ -149,7 +149,7 @@ Status FeedingStream::feed_pass(int pass, int64_t first_step) {
   const auto parts_of_pass = plan.parts(pass);
   const PassSchedule& schedule = parts_of_pass->schedule();
   const PassKind kind = plan.passes()[pass].kind;
-  const features::RowPacker& packer = *context_.packer;
+  const features::RowPacker& packer = kind == PassKind::kTrain ? *context_.packer : *context_.valid_packer;
   const int num_streams = static_cast<int>(context_.stream_ranks.size());
   const int num_trainers = static_cast<int>(context_.trainers.size());
   const RowShape& shape = shape_;

@@ -51,7 +51,8 @@ struct FeedContext {
   const FeedPlan* plan = nullptr;
   const RowSource* train = nullptr;
   const RowSource* valid = nullptr;
-  const features::RowPacker* packer = nullptr;
+  const features::RowPacker* packer = nullptr;        ///< of rows that train
+  const features::RowPacker* valid_packer = nullptr;  ///< of others
   const RowStore* store = nullptr;  ///< of the training rows, with shuffle = full
   SlotLayout layout;
   std::vector<TrainerLink> trainers;

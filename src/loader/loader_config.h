@@ -10,15 +10,31 @@
 
 namespace millstream::loader {
 
+/// What a row group that can't be decoded does.
+enum class OnCorrupt : uint8_t {
+  kError,  ///< ends the run
+  kSkip,   ///< is left out, counted and named
+};
+
 struct DataConfig {
   std::string train;                 ///< SQL
   std::string base_directory;        ///< of relative file names
   std::string valid_base_directory;  ///< of those in `valid`; empty: base_directory
   double valid_fraction = 0;  ///< [0, 1): rows whose hash of (file name under the glob's root, row) is below
-  std::optional<std::string> valid;  ///< or a query of its own
-  std::string target;                ///< a column of the query
-  std::string weight;                ///< a column of what rows count in training; empty: all count 1
+  std::optional<std::string> valid;     ///< or a query of its own
+  std::optional<std::string> valid_if;  ///< or a condition on the training query's outputs
+  double test_fraction = 0;             ///< likewise the rows that test: neither train nor validate
+  std::optional<std::string> test, test_if;
+  int folds = 0;  ///< > 0: the rows are parted in so many, of which `fold` validates
+  int fold = 0;
+  std::string split_by;     ///< all rows with one value of this output are on one side
+  std::string stratify_by;  ///< each value of this output has its share on each side
+  OnCorrupt on_corrupt = OnCorrupt::kError;
+  std::string target;  ///< a column of the query
+  std::string weight;  ///< a column of what rows count in training; empty: all count 1
   std::vector<features::FeatureSpec> features;
+  features::OnNull on_null = features::OnNull::kError;  ///< of features that don't say it themselves
+  features::OnNan on_nan = features::OnNan::kSame;      ///< likewise
   features::OnNull on_null_target = features::OnNull::kError;
   int64_t limit_rows = 0;  ///< > 0: only the first so many rows of each query (--limit-rows)
 };

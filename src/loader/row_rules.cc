@@ -7,6 +7,7 @@
 namespace millstream::loader {
 namespace {
 
+// One more than DropReason's, whose order it has.
 enum class Fault : uint8_t { kNone, kNull, kNan, kInfinite };
 
 template <class ArrayType>
@@ -25,23 +26,46 @@ bool all_finite(const arrow::Array& array, int64_t rows) {
   return sum == T{0};
 }
 
-Fault fault_at(const arrow::Array& array, int64_t row, bool nulls_allowed) {
-  if (array.IsNull(row)) return nulls_allowed ? Fault::kNone : Fault::kNull;
+Fault fault_at(const arrow::Array& array, int64_t row, const features::RawColumnRule& rule) {
+  const Fault of_null = rule.nulls_allowed ? Fault::kNone : Fault::kNull;
+  if (array.IsNull(row)) return of_null;
   double value = 0;
   if (array.type_id() == arrow::Type::DOUBLE) {
     value = static_cast<const arrow::DoubleArray&>(array).Value(row);
   } else if (array.type_id() == arrow::Type::FLOAT) {
     value = static_cast<const arrow::FloatArray&>(array).Value(row);
   }
-  return std::isnan(value) ? Fault::kNan : std::isinf(value) ? Fault::kInfinite : Fault::kNone;
+  if (std::isfinite(value)) return Fault::kNone;
+  if (rule.on_nan == features::OnNan::kNull) return of_null;
+  return std::isnan(value) ? Fault::kNan : Fault::kInfinite;
+}
+
+// Whether such a row is an error or left out.
+features::OnNull action(const features::RawColumnRule& rule, Fault fault) {
+  if (fault == Fault::kNull || rule.on_nan == features::OnNan::kSame || rule.on_nan == features::OnNan::kNull)
+    return rule.on_null;
+  return rule.on_nan == features::OnNan::kDrop ? features::OnNull::kDrop : features::OnNull::kError;
 }
 
 }  // namespace
 
-RowRules::RowRules(const plan::SourceTable& table, std::vector<features::RawColumnRule> rules,
-                   double fraction, bool of_bundle)
-    : table_(table), rules_(std::move(rules)), fraction_(fraction), of_bundle_(of_bundle) {
-  if (fraction > 0) threshold_ = static_cast<uint64_t>(std::ldexp(fraction, 64));
+const char* drop_reason_name(DropReason reason) {
+  switch (reason) {
+    case DropReason::kNull:
+      return "null";
+    case DropReason::kNan:
+      return "NaN";
+    case DropReason::kInfinite:
+      return "infinite";
+    case DropReason::kCorrupt:
+      return "corrupt";
+  }
+  return "";
+}
+
+RowRules::RowRules(const plan::SourceTable& table, std::vector<features::RawColumnRule> rules, Split split,
+                   bool of_bundle)
+    : table_(table), rules_(std::move(rules)), split_(std::move(split)), of_bundle_(of_bundle) {
   for (const plan::SourceFile& file : table.files()) file_hashes_.push_back(hash64(file.name));
 }
 
@@ -53,12 +77,14 @@ Status RowRules::select(int entry_point, const exec::BlockRows& block, int64_t l
   selected->valid.clear();
   selected->all_train = false;
   selected->dropped = 0;
+  selected->dropped_by.clear();
 
   bool any_bad = false;
   int64_t error_row = rows;
   int error_column = -1;
   Fault error = Fault::kNone;
-  for (const features::RawColumnRule& rule : rules_) {
+  for (size_t r = 0; r < rules_.size(); ++r) {
+    const features::RawColumnRule& rule = rules_[r];
     const arrow::Array& array = *batch.column(rule.column);
     const bool nulls_matter = !rule.nulls_allowed && array.null_count() > 0;
     bool clean = !nulls_matter;
@@ -66,9 +92,9 @@ Status RowRules::select(int entry_point, const exec::BlockRows& block, int64_t l
     if (array.type_id() == arrow::Type::FLOAT) clean = clean && all_finite<arrow::FloatArray>(array, rows);
     if (clean) continue;
     for (int64_t row = 0; row < rows; ++row) {
-      const Fault fault = fault_at(array, row, rule.nulls_allowed);
+      const Fault fault = fault_at(array, row, rule);
       if (fault == Fault::kNone) continue;
-      if (rule.on_null == features::OnNull::kError) {
+      if (action(rule, fault) == features::OnNull::kError) {
         if (row < error_row) {
           error_row = row;
           error_column = rule.column;
@@ -76,9 +102,14 @@ Status RowRules::select(int entry_point, const exec::BlockRows& block, int64_t l
         }
         break;
       }
-      if (!any_bad) selected->bad.assign(rows, 0);
+      if (!any_bad) {
+        selected->bad.assign(rows, 0);
+        selected->dropped_by.assign(rules_.size(), {});
+      }
       any_bad = true;
+      if (selected->bad[row] != 0) continue;
       selected->bad[row] = 1;
+      ++selected->dropped_by[r][static_cast<size_t>(fault) - 1];
     }
   }
   const int file = table_.entry_points()[entry_point].file;
@@ -121,17 +152,23 @@ Status RowRules::select(int entry_point, const exec::BlockRows& block, int64_t l
                       SourcePosition{file, row});
   }
 
-  if (threshold_ == 0 && !any_bad && rows == batch.num_rows()) {
+  const bool splits = split_.any() || only_;
+  if (!splits && !any_bad && rows == batch.num_rows()) {
     selected->all_train = true;
     selected->train_rows = rows;
     selected->valid_rows = 0;
     return Status::OK();
   }
-  const uint64_t file_hash = file_hashes_[file];
+  if (splits) {
+    const Status parted = split_.parts(file_hashes_[file], block, rows, &selected->parts);
+    if (!parted.ok()) return locate_error(parted, table_, entry_point, block);
+  }
   selected->train.resize(rows);
-  selected->valid.resize(threshold_ == 0 ? 0 : rows);
+  selected->valid.resize(splits ? rows : 0);
   int32_t* const train = selected->train.data();
   int32_t* const valid = selected->valid.data();
+  const Part* const parts = selected->parts.data();
+  const Part training = only_.value_or(Part::kTrain);
   int64_t num_train = 0;
   int64_t num_valid = 0;
   for (int64_t row = 0; row < rows; ++row) {
@@ -139,18 +176,17 @@ Status RowRules::select(int entry_point, const exec::BlockRows& block, int64_t l
       ++selected->dropped;
       continue;
     }
-    if (threshold_ != 0) {
+    if (splits) {
       // Both ends are written, one advances: the branch would be mispredicted as often as the fraction says.
-      const uint64_t hash = mix64(file_hash ^ mix64(static_cast<uint64_t>(block.row_in_file(row))));
-      const bool is_valid = hash < threshold_;
       train[num_train] = static_cast<int32_t>(row);
       valid[num_valid] = static_cast<int32_t>(row);
-      num_train += !is_valid;
-      num_valid += is_valid;
+      num_train += parts[row] == training;
+      num_valid += parts[row] == Part::kValid;
     } else {
       train[num_train++] = static_cast<int32_t>(row);
     }
   }
+  if (only_) num_valid = 0;
   selected->train.resize(num_train);
   selected->valid.resize(num_valid);
   selected->train_rows = num_train;

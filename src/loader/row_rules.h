@@ -1,15 +1,23 @@
 #pragma once
 // Which of a block's surviving rows take part: the limit on rows, nulls and non-finite values in the raw columns
-// of features and target, and the split into training and validation rows.
+// of features and target, and the split into training, validation and test rows.
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "exec/block_source.h"
 #include "features/feature_plan.h"
+#include "loader/split.h"
 
 namespace millstream::loader {
+
+/// Why a row was left out.
+enum class DropReason : uint8_t { kNull, kNan, kInfinite, kCorrupt };
+inline constexpr int kValueReasons = 3;  ///< all but kCorrupt
+const char* drop_reason_name(DropReason reason);
 
 /// The rows of a block, by index into BlockRows::rows. Reused from block to block.
 struct SelectedRows {
@@ -18,18 +26,26 @@ struct SelectedRows {
   std::vector<int32_t> valid;
   int64_t train_rows = 0;
   int64_t valid_rows = 0;
-  int64_t dropped = 0;       ///< by on_null = drop
-  std::vector<uint8_t> bad;  ///< scratch
+  int64_t dropped = 0;  ///< for values that may not be there
+  /// Of them by rule (as the rules were given) and reason; a row counts for the first rule that it breaks. Empty: none.
+  std::vector<std::array<int64_t, kValueReasons>> dropped_by;
+  std::vector<uint8_t> bad;  ///< scratch: 0, or 1 + the reason
+  std::vector<Part> parts;   ///< scratch
 };
 
 /// Thread-safe once made.
 class RowRules {
  public:
-  /// `fraction` of the rows validate: those whose hash of (file name under the glob's root, row in the file) is
-  /// below it. 0: none.
   /// `of_bundle`: the rules are a bundle's; errors then give advice for who has no recipe.
-  RowRules(const plan::SourceTable& table, std::vector<features::RawColumnRule> rules, double fraction,
+  RowRules(const plan::SourceTable& table, std::vector<features::RawColumnRule> rules, Split split,
            bool of_bundle = false);
+  /// `fraction` of the rows validate. 0: none.
+  RowRules(const plan::SourceTable& table, std::vector<features::RawColumnRule> rules, double fraction,
+           bool of_bundle = false)
+      : RowRules(table, std::move(rules), Split::of_fraction(fraction), of_bundle) {}
+
+  /// From now on the rows of this part are those that train, and there are no others.
+  void take_only(Part part) { only_ = part; }
 
   /// The first `limit` rows of the block take part. A null, NaN or infinity that the rules forbid is a data error
   /// naming column, file, row group and row; the lowest row is reported.
@@ -38,9 +54,9 @@ class RowRules {
  private:
   const plan::SourceTable& table_;
   std::vector<features::RawColumnRule> rules_;
-  double fraction_ = 0;
+  Split split_;
+  std::optional<Part> only_;
   bool of_bundle_ = false;
-  uint64_t threshold_ = 0;
   std::vector<uint64_t> file_hashes_;
 };
 

@@ -20,7 +20,12 @@ class QuerySource final : public RowSource {
   int64_t largest_chunk() const override { return largest_; }
   bool gives_again() const override { return false; }
   Result<std::unique_ptr<RowStream>> open(int entry_point, ReadScratch* scratch) const override {
-    MILLSTREAM_ASSIGN(auto blocks, source_.open(entry_point));
+    // What the survey skipped can't be opened.
+    const size_t at = static_cast<size_t>(entry_point);
+    std::unique_ptr<exec::BlockStream> blocks;
+    if (counts_.first_block[at] < counts_.first_block[at + 1]) {
+      MILLSTREAM_ASSIGN(blocks, source_.open(entry_point));
+    }
     return std::make_unique<Stream>(*this, entry_point, std::move(blocks), scratch);
   }
 

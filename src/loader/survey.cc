@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 #include <thread>
+#include <tuple>
 
 #include "base/check.h"
 #include "base/cpu_share.h"
@@ -20,7 +21,7 @@ namespace millstream::loader {
 namespace {
 
 constexpr int kFewEntryPoints = 16;
-constexpr uint32_t kFormat = 3;
+constexpr uint32_t kFormat = 4;
 
 // Bytes of plain values, lengths first.
 class Encoder {
@@ -147,7 +148,21 @@ struct PassFindings {
   std::vector<BlockFits> fits;
   std::vector<EntryFits> entry_fits;
   std::vector<Piece> train_pieces, valid_pieces;
+  std::vector<LedgerEntry> ledger;
   uint8_t no_room = 0;  // for all the rows
+
+  void append(PassFindings&& other) {
+    const auto append_to = [](auto& into, auto& from) {
+      into.insert(into.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
+    };
+    append_to(counts, other.counts);
+    append_to(fits, other.fits);
+    append_to(entry_fits, other.entry_fits);
+    append_to(train_pieces, other.train_pieces);
+    append_to(valid_pieces, other.valid_pieces);
+    append_to(ledger, other.ledger);
+    no_room |= other.no_room;
+  }
 
   std::string encode() const {
     Encoder out;
@@ -166,6 +181,7 @@ struct PassFindings {
     }
     encode_pieces(out, train_pieces);
     encode_pieces(out, valid_pieces);
+    out.values(ledger);
     out.value(no_room);
     return out.take();
   }
@@ -194,6 +210,7 @@ struct PassFindings {
     }
     found.train_pieces = decode_pieces(in);
     found.valid_pieces = decode_pieces(in);
+    found.ledger = in.values<LedgerEntry>();
     found.no_room = in.value<uint8_t>();
     if (!in.done()) return bug_error("the survey's findings of another rank are not readable");
     return found;
@@ -248,6 +265,29 @@ Status add_to_fit(const features::FitRequest& fit, const arrow::RecordBatch& bat
     const Status added = state->add(fit.kind, out->data(), count);
     return added.ok() ? added : with_context(added, fmt::format("{} of column '{}'", fit.step, column));
   };
+  if (fit.kind == features::FitKind::kTargets) {
+    const auto input = selected.all_train ? batch.Slice(0) : nullptr;
+    std::shared_ptr<arrow::RecordBatch> taken = input;
+    if (taken == nullptr) {
+      MILLSTREAM_ASSIGN(taken, expr::take_rows(batch, selected.train));
+    }
+    const auto located = [&](const Status& status) {
+      const auto position = error_position(status);
+      if (!position || selected.all_train) return status;
+      return with_category(status, error_category(status),
+                           SourcePosition{0, selected.train[static_cast<size_t>(position->row)]});
+    };
+    std::shared_ptr<arrow::Array> arrays[3];
+    const expr::ExprPtr expressions[3] = {fit.expression, fit.target, fit.fold};
+    for (int i = 0; i < 3; ++i) {
+      auto evaluated = expr::evaluate(*expressions[i], *taken);
+      if (!evaluated.ok())
+        return located(with_context(evaluated.status(), fmt::format("feature '{}'", column)));
+      arrays[i] = std::move(*evaluated);
+    }
+    const Status added = state->add_targets(*arrays[0], *arrays[1], *arrays[2], fit.num_folds);
+    return added.ok() ? added : with_context(added, fmt::format("{} of column '{}'", fit.step, column));
+  }
   out->resize(selected.train_rows);
   const int32_t* rows = selected.all_train ? nullptr : selected.train.data();
   const expr::Expression* plain = &expression;
@@ -302,14 +342,33 @@ struct TablePass {
   RowLimit limit;
   std::vector<int> entry_points;
   bool count = false;  // the first pass
-  bool split_matters = true;
+  bool skip_corrupt = false;
   std::vector<features::FitRequest> fits;
   int64_t sketch_capacity = 0;
   PieceWriter* writer = nullptr;
   int rank = 0;
 
+  // A row group that can't be decoded leaves nothing behind but its place in the ledger, where that is wanted.
   Status read_entry_point(int entry_point, PassFindings* found) const {
-    MILLSTREAM_ASSIGN(auto stream, source->open(entry_point));
+    PassFindings here;
+    bool read_failed = false;
+    const Status status = read_blocks(entry_point, &here, &read_failed);
+    if (!status.ok() && skip_corrupt && read_failed) {
+      const plan::EntryPoint& entry = source->table().entry_points()[static_cast<size_t>(entry_point)];
+      notice_f("left out, as on_corrupt = \"skip\" says: {}", status.message());
+      if (count)
+        found->ledger.push_back({entry.file, -1, static_cast<int32_t>(DropReason::kCorrupt), 1,
+                                 std::max<int64_t>(entry.rows, 0)});
+      return Status::OK();
+    }
+    found->append(std::move(here));
+    return status;
+  }
+
+  Status read_blocks(int entry_point, PassFindings* found, bool* read_failed) const {
+    auto opened = source->open(entry_point);
+    *read_failed = !opened.ok();
+    MILLSTREAM_ASSIGN(const auto stream, std::move(opened));
     SelectedRows selected;
     std::vector<double> values;
     EntryFits entry_fits{entry_point, 0, std::vector<features::FitState>(fits.size())};
@@ -328,7 +387,9 @@ struct TablePass {
     };
     for (int index = 0;; ++index) {
       TraceSpan span("survey block", entry_point);
-      MILLSTREAM_ASSIGN(auto block, stream->next());
+      auto next = stream->next();
+      *read_failed = !next.ok() && stream->read_failed();
+      MILLSTREAM_ASSIGN(auto block, std::move(next));
       beat();
       const int64_t limit_here = block ? limit.of(entry_point, index) : 0;
       if (limit_here == 0) {
@@ -346,6 +407,13 @@ struct TablePass {
                                  .dropped = selected.dropped,
                                  .train = selected.train_rows,
                                  .valid = selected.valid_rows});
+        const int32_t file = source->table().entry_points()[static_cast<size_t>(entry_point)].file;
+        for (size_t rule = 0; rule < selected.dropped_by.size(); ++rule) {
+          for (int32_t reason = 0; reason < kValueReasons; ++reason) {
+            const int64_t rows = selected.dropped_by[rule][static_cast<size_t>(reason)];
+            if (rows > 0) found->ledger.push_back({file, static_cast<int32_t>(rule), reason, 0, rows});
+          }
+        }
       }
       if (!fits.empty() && selected.train_rows > 0) {
         BlockFits block_fits{entry_point, index, {}};
@@ -401,14 +469,7 @@ struct TablePass {
     Status first;
     for (int i = 0; i < threads; ++i) {
       if (!statuses[i].ok() && (first.ok() || reported_before(statuses[i], 0, first, 0))) first = statuses[i];
-      const auto append = [](auto& into, auto& from) {
-        into.insert(into.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
-      };
-      append(found->counts, findings[i].counts);
-      append(found->fits, findings[i].fits);
-      append(found->entry_fits, findings[i].entry_fits);
-      append(found->train_pieces, findings[i].train_pieces);
-      append(found->valid_pieces, findings[i].valid_pieces);
+      found->append(std::move(findings[i]));
     }
     return first;
   }
@@ -427,9 +488,17 @@ Result<RowLimit> find_limit(const SurveyRequest& request, const exec::BlockSourc
       int64_t left = limit_rows;
       const int num_entry_points = static_cast<int>(source.table().entry_points().size());
       for (int entry_point = 0; entry_point < num_entry_points; ++entry_point) {
-        MILLSTREAM_ASSIGN(auto stream, source.open(entry_point));
+        const int64_t left_before = left;
+        auto opened = source.open(entry_point);
+        if (!opened.ok() && request.skip_corrupt) continue;
+        MILLSTREAM_ASSIGN(const auto stream, std::move(opened));
         for (int index = 0;; ++index) {
-          MILLSTREAM_ASSIGN(auto block, stream->next());
+          auto next = stream->next();
+          if (!next.ok() && request.skip_corrupt && stream->read_failed()) {
+            left = left_before;
+            break;
+          }
+          MILLSTREAM_ASSIGN(const auto block, std::move(next));
           beat();
           if (!block) break;
           if (block->rows->num_rows() >= left) {
@@ -467,15 +536,7 @@ Result<PassFindings> run_pass(const SurveyRequest& request, const TablePass& pas
   PassFindings all;
   for (const std::string& bytes : gathered) {
     MILLSTREAM_ASSIGN(PassFindings found, PassFindings::decode(bytes));
-    const auto append = [](auto& into, auto& from) {
-      into.insert(into.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
-    };
-    append(all.counts, found.counts);
-    append(all.fits, found.fits);
-    append(all.entry_fits, found.entry_fits);
-    append(all.train_pieces, found.train_pieces);
-    append(all.valid_pieces, found.valid_pieces);
-    all.no_room |= found.no_room;
+    all.append(std::move(found));
   }
   sort_by_block(all.counts);
   sort_by_block(all.fits);
@@ -492,7 +553,8 @@ std::string survey_key(const SurveyRequest& request) {
     key.add(fmt::format("{}:", text.size()));
     key.add(text);
   };
-  add(fmt::format("{} {:a} {}", kFormat, request.fraction, request.limit_rows));
+  add(fmt::format("{} {} {} {}", kFormat, request.split->normal_form(), request.limit_rows,
+                  request.skip_corrupt));
   add(request.plan->normal_form());
   for (const exec::BlockSource* source : {request.train, request.valid}) {
     if (source == nullptr) {
@@ -522,9 +584,10 @@ Status check_counts(const TableCounts& counts, const char* which) {
         which, counts.rows_read, counts.survived);
   }
   return failed_error(
-      "no rows are left to train on: of {} read the WHERE left {}, {} were dropped for nulls and {} went "
-      "to validation",
-      counts.rows_read, counts.survived, counts.dropped, counts.rows_valid);
+      "no rows are left to train on: of {} read the WHERE left {}, {} were dropped for nulls, {} went "
+      "to validation and {} are beyond the limit or for the test",
+      counts.rows_read, counts.survived, counts.dropped, counts.rows_valid,
+      counts.survived - counts.dropped - counts.rows_valid);
 }
 
 Result<std::vector<std::shared_ptr<PieceFile>>> open_pieces(const std::string& entry, const Survey& survey) {
@@ -561,15 +624,17 @@ Result<TablePass> first_pass(const SurveyRequest& request, bool is_train, PieceW
   MILLSTREAM_ASSIGN(const RowLimit limit, find_limit(request, source));
   const int num_entry_points = static_cast<int>(source.table().entry_points().size());
   const int end = static_cast<int>(std::min<int64_t>(num_entry_points, int64_t{limit.entry_point} + 1));
-  return TablePass{.source = &source,
-                   .rules = RowRules(source.table(), request.plan->rules(), is_train ? request.fraction : 0),
-                   .limit = limit,
-                   .entry_points = deal_entry_points(source, end, job.rank(), job.size()),
-                   .sketch_capacity = estimated_rows(source.table()) <= features::kExactQuantileRows
-                                          ? features::kExactQuantileRows
-                                          : features::kSketchCapacity,
-                   .writer = writer,
-                   .rank = job.rank()};
+  return TablePass{
+      .source = &source,
+      .rules = RowRules(source.table(), request.plan->rules(), is_train ? *request.split : Split()),
+      .limit = limit,
+      .entry_points = deal_entry_points(source, end, job.rank(), job.size()),
+      .skip_corrupt = request.skip_corrupt,
+      .sketch_capacity = estimated_rows(source.table()) <= features::kExactQuantileRows
+                             ? features::kExactQuantileRows
+                             : features::kSketchCapacity,
+      .writer = writer,
+      .rank = job.rank()};
 }
 
 // The pieces of a pass, unless there was no room for all rows.
@@ -584,6 +649,20 @@ void keep_pieces(PassFindings& found, bool is_train, bool has_valid_query, Surve
   } else {
     survey->valid_pieces = std::move(found.train_pieces);
   }
+}
+
+// An entry for each file, rule and reason.
+std::vector<LedgerEntry> in_order(std::vector<LedgerEntry> entries) {
+  std::map<std::tuple<int32_t, int32_t, int32_t>, LedgerEntry> sums;
+  for (const LedgerEntry& entry : entries) {
+    const auto [sum, added] = sums.try_emplace({entry.file, entry.rule, entry.reason}, entry);
+    if (added) continue;
+    sum->second.row_groups += entry.row_groups;
+    sum->second.rows += entry.rows;
+  }
+  entries.clear();
+  for (const auto& [key, sum] : sums) entries.push_back(sum);
+  return entries;
 }
 
 // Everything that reads the data; the result is the same on every rank.
@@ -601,6 +680,12 @@ Result<Survey> survey_data(const SurveyRequest& request, PieceWriter* writer) {
       if (number == 0) {
         counts.blocks = std::move(found.counts);
         counts.index(static_cast<int>(pass.source->table().entry_points().size()));
+        counts.ledger = in_order(std::move(found.ledger));
+        // What was skipped is not read again.
+        std::erase_if(pass.entry_points, [&](int entry) {
+          return counts.first_block[static_cast<size_t>(entry)] ==
+                 counts.first_block[static_cast<size_t>(entry) + 1];
+        });
         MILLSTREAM_TRY(check_counts(counts, is_train ? "training" : "validation"));
         keep_pieces(found, is_train, request.valid != nullptr, &survey);
       }
@@ -741,10 +826,12 @@ std::string encode_survey(const Survey& survey) {
   out.value(kFormat);
   out.value<int64_t>(static_cast<int64_t>(survey.train.train.size()));
   out.values(survey.train.blocks);
+  out.values(survey.train.ledger);
   out.value<uint8_t>(survey.valid.has_value());
   if (survey.valid) {
     out.value<int64_t>(static_cast<int64_t>(survey.valid->train.size()));
     out.values(survey.valid->blocks);
+    out.values(survey.valid->ledger);
   }
   out.value<uint64_t>(survey.fits.size());
   for (const auto& fits : survey.fits) {
@@ -767,6 +854,7 @@ Result<Survey> decode_survey(std::string_view bytes) {
   const auto counts = [&](TableCounts* table) {
     const auto num_entry_points = in.value<int64_t>();
     table->blocks = in.values<BlockCounts>();
+    table->ledger = in.values<LedgerEntry>();
     if (!in.ok() || num_entry_points < 0 || num_entry_points > INT32_MAX) return false;
     for (const BlockCounts& block : table->blocks) {
       if (block.entry_point < 0 || block.entry_point >= num_entry_points) return false;

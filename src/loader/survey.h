@@ -35,12 +35,22 @@ struct BlockCounts {
   int64_t valid = 0;
 };
 
+/// Rows that were left out for one reason.
+struct LedgerEntry {
+  int32_t file = 0;
+  int32_t rule = -1;   ///< of features::FeaturePlan::rules(); -1: a whole row group
+  int32_t reason = 0;  ///< DropReason
+  int32_t row_groups = 0;
+  int64_t rows = 0;  ///< of a row group what the footer claims
+};
+
 /// One table: the training query's or the validation query's.
 struct TableCounts {
   std::vector<BlockCounts> blocks;    ///< by (entry point, block); entry points beyond the limit have none
   std::vector<int64_t> first_block;   ///< by entry point, and one more: its blocks are [e, e + 1)
   std::vector<int64_t> train, valid;  ///< rows by entry point
   int64_t rows_read = 0, survived = 0, used = 0, dropped = 0, rows_train = 0, rows_valid = 0;
+  std::vector<LedgerEntry> ledger;   ///< by file, rule and reason
   void index(int num_entry_points);  ///< fills all but `blocks`
 };
 
@@ -80,7 +90,8 @@ struct SurveyRequest {
   const exec::BlockSource* train = nullptr;
   const exec::BlockSource* valid = nullptr;  ///< or null
   features::FeaturePlan* plan = nullptr;     ///< is fitted on return
-  double fraction = 0;
+  const Split* split = nullptr;              ///< bound to the plan's input
+  bool skip_corrupt = false;
   int64_t limit_rows = 0;
   KeepRows keep = KeepRows::kNo;
   int64_t memory_limit = 0;       ///< in memory: bytes that this rank may keep

@@ -19,6 +19,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kFormat = "millstream-bundle";
+constexpr std::string_view kOnNanNames[] = {"as_null", "error", "drop", "null"};  // in the order of OnNan
 constexpr int64_t kMaxJsonBytes = int64_t{1} << 28;
 constexpr int64_t kMaxWeightBytes = int64_t{1} << 40;
 
@@ -62,6 +63,8 @@ Json to_json(const Bundle& bundle) {
     for (const features::StepSpec& step : spec.steps) steps.push_back(features::step_text(step));
     json["features"].push_back(
         {{"columns", spec.columns}, {"steps", steps}, {"on_null", on_null_name(spec.on_null)}});
+    if (spec.on_nan != features::OnNan::kSame)
+      json["features"].back()["on_nan"] = kOnNanNames[static_cast<size_t>(spec.on_nan)];
   }
   json["fitted"] = Json::parse(bundle.fitted_json);
   json["model"] = {{"kind", bundle.model.kind},
@@ -181,6 +184,14 @@ Result<Bundle> from_json(const std::string& text) {
       spec.steps.push_back(std::move(parsed));
     }
     spec.on_null = read.on_null(item);
+    if (item.contains("on_nan")) {
+      const std::string name = read.text(item, "on_nan");
+      const auto found = std::ranges::find(kOnNanNames, name);
+      if (found == std::end(kOnNanNames))
+        read.note(fmt::format("'on_nan' is '{}'", name));
+      else
+        spec.on_nan = static_cast<features::OnNan>(found - std::begin(kOnNanNames));
+    }
     bundle.features.push_back(std::move(spec));
   }
   bundle.fitted_json = dump(read.member(json, "fitted"), -1);

@@ -114,15 +114,20 @@ Result<std::unique_ptr<Scorer>> make_scorer(comm::Job& job, loader::PhaseAgreeme
   // Types that differ from the recorded ones give query errors that would blame a query nobody sees: check first.
   std::error_code ignored;
   const std::string here = std::filesystem::current_path(ignored).string();
-  MILLSTREAM_ASSIGN(const auto table, catalog.open({work.inputs, here, {}}));
-  MILLSTREAM_TRY(check_inputs(*table, bundle, with_target));
+  const loader::DataConfig* const test_of = work.test_of;
+  if (test_of == nullptr) {
+    MILLSTREAM_ASSIGN(const auto table, catalog.open({work.inputs, here, {}}));
+    MILLSTREAM_TRY(check_inputs(*table, bundle, with_target));
+  }
 
-  std::vector<std::string> columns;
-  for (const features::FeatureSpec& spec : bundle.features)
-    columns.insert(columns.end(), spec.columns.begin(), spec.columns.end());
+  std::vector<std::string> columns = features::feature_inputs(bundle.features);
   if (with_target) columns.push_back(bundle.target);
+  std::string query = with_target ? bundle.query : bundle.prediction_query;
   plan::QueryOptions options{fmt::format("the query of bundle {}", work.bundle), here, work.inputs};
-  if (!bundle.base_directory.empty()) {
+  if (test_of != nullptr) {
+    if (test_of->test) query = *test_of->test;
+    options = {test_of->test ? "data.test" : "data.train", test_of->base_directory, {}};
+  } else if (!bundle.base_directory.empty()) {
     options.base_directory = bundle.base_directory;
     for (std::string& input : options.replace_inputs) input = (std::filesystem::path(here) / input).string();
   }
@@ -130,12 +135,19 @@ Result<std::unique_ptr<Scorer>> make_scorer(comm::Job& job, loader::PhaseAgreeme
                     loader::make_streaming_query({.job = &job,
                                                   .phase = &phase,
                                                   .catalog = &catalog,
-                                                  .sql = with_target ? bundle.query : bundle.prediction_query,
+                                                  .sql = query,
                                                   .options = options,
                                                   .cache_directory = work.loader.cache_directory,
                                                   .threads = threads_of(job, work),
                                                   .memory_bytes = work.loader.memory_bytes}));
+  loader::Split split;
+  if (test_of != nullptr && !test_of->test) {
+    MILLSTREAM_ASSIGN(split, loader::Split::make(*test_of, pipeline.schema));
+    for (const std::string& column : split.columns())
+      if (std::ranges::find(columns, column) == columns.end()) columns.push_back(column);
+  }
   MILLSTREAM_ASSIGN(pipeline, plan::select_outputs(pipeline, columns));
+  MILLSTREAM_TRY(split.bind(*pipeline.schema));
 
   MILLSTREAM_ASSIGN(const features::Fitted fitted,
                     features::fitted_from_json(bundle.fitted_json, pipeline.schema));
@@ -160,12 +172,14 @@ Result<std::unique_ptr<Scorer>> make_scorer(comm::Job& job, loader::PhaseAgreeme
     for (const features::FeatureSpec& spec : bundle.features) {
       const bool filled = features::steps_take_nulls(spec.steps);
       for (size_t i = 0; i < spec.columns.size(); ++i)
-        rules.push_back({.column = column++, .nulls_allowed = filled, .on_null = spec.on_null});
+        rules.push_back(
+            {.column = column++, .nulls_allowed = filled, .on_null = spec.on_null, .on_nan = spec.on_nan});
     }
   }
   scorer->source = std::make_unique<exec::BlockSource>(std::move(pipeline));
-  scorer->rules =
-      std::make_unique<loader::RowRules>(scorer->source->table(), std::move(rules), 0.0, /*of_bundle=*/true);
+  scorer->rules = std::make_unique<loader::RowRules>(scorer->source->table(), std::move(rules), split,
+                                                     /*of_bundle=*/true);
+  if (split.has_test()) scorer->rules->take_only(loader::Part::kTest);
   scorer->bundle = std::move(bundle);
   return scorer;
 }

@@ -164,6 +164,7 @@ Status Trainer::start() {
     if (!setting_.run.empty()) MILLSTREAM_TRY(metrics_file_.reopen(metrics, setting_.resume->metrics_bytes));
   } else if (!setting_.run.empty()) {
     MILLSTREAM_TRY(metrics_file_.open(metrics));
+    for (const std::string& line : setting_.first_lines) MILLSTREAM_TRY(metrics_file_.write(line));
   }
   if (!setting_.run.empty() && setting_.config.tensorboard)
     MILLSTREAM_TRY(events_.open(setting_.run + "/tensorboard", result_.steps));

@@ -36,8 +36,9 @@ struct TrainerSetting {
   std::unique_ptr<comm::Communicator> gradients;
   std::unique_ptr<comm::Communicator> reports;
   int trainer = 0;
-  std::string run;       ///< the run directory; empty: nothing is written
-  std::string run_name;  ///< the same as the user names it, on every trainer
+  std::string run;                       ///< the run directory; empty: nothing is written
+  std::string run_name;                  ///< the same as the user names it, on every trainer
+  std::vector<std::string> first_lines;  ///< of metrics.jsonl, of a new run
   const Checkpoint* resume = nullptr;
   std::map<std::string, std::string> recipe;  ///< of checkpoints
   std::function<void(const TrainProgress&)> progress;

@@ -115,6 +115,7 @@ TrainSummary summarize(const std::vector<Json>& ranks, const comm::Roles& roles,
   TrainSummary summary;
   summary.rows = first["rows"];
   summary.rows_dropped = survey.rows_dropped;
+  summary.dropped = survey.dropped;
   summary.steps = first["steps"];
   summary.epochs = first["epochs"];
   summary.ranks = static_cast<int>(ranks.size());
@@ -162,16 +163,12 @@ Result<Bundle> begin_bundle(const TrainJob& job, plan::Catalog& catalog, const l
   bundle.batch_size = job.loader.batch_size;
   bundle.rows_train = survey.rows_train;
   bundle.model_inputs = static_cast<int64_t>(survey.fitted.columns.size());
-  // Prediction has no target and no weight: the features are described without them.
+  // Prediction has no target and splits nothing: the features are described without what comes after them.
   features::Fitted fitted = survey.fitted;
   const int target = fitted.input->GetFieldIndex(job.data.target);
-  if (target >= 0) {
-    MILLSTREAM_ASSIGN(fitted.input, fitted.input->RemoveField(target));
-  }
-  const int weight = job.data.weight.empty() ? -1 : fitted.input->GetFieldIndex(job.data.weight);
-  if (weight >= 0) {
-    MILLSTREAM_ASSIGN(fitted.input, fitted.input->RemoveField(weight));
-  }
+  if (target >= 0)
+    fitted.input = arrow::schema(
+        arrow::FieldVector(fitted.input->fields().begin(), fitted.input->fields().begin() + target));
   MILLSTREAM_ASSIGN(bundle.fitted_json, features::fitted_to_json(fitted));
   MILLSTREAM_ASSIGN(const plan::NodePtr plan,
                     plan::plan_query(job.data.train, catalog, {"data.train", job.data.base_directory, {}}));
@@ -180,10 +177,7 @@ Result<Bundle> begin_bundle(const TrainJob& job, plan::Catalog& catalog, const l
     return bundle;
   }
   MILLSTREAM_ASSIGN(const plan::Pipeline pipeline, plan::to_pipeline(plan));
-  std::vector<std::string> columns;
-  for (const features::FeatureSpec& spec : job.data.features)
-    columns.insert(columns.end(), spec.columns.begin(), spec.columns.end());
-  MILLSTREAM_TRY(describe_query(pipeline, columns, bundle));
+  MILLSTREAM_TRY(describe_query(pipeline, features::feature_inputs(job.data.features), bundle));
   return bundle;
 }
 
@@ -247,16 +241,29 @@ std::map<std::string, std::string> describe_run(const TrainJob& work) {
   std::map<std::string, std::string> out;
   const auto add = [&](const char* key, const auto& value) { out[key] = fmt::format("{}", value); };
   add("data.train", work.data.train);
-  if (work.data.valid)
-    add("data.valid", *work.data.valid);
+  if (work.data.valid || work.data.valid_if)
+    add("data.valid", work.data.valid ? *work.data.valid : *work.data.valid_if);
   else
     add("data.valid", work.data.valid_fraction);
+  if (work.data.test || work.data.test_if)
+    add("data.test", work.data.test ? *work.data.test : *work.data.test_if);
+  else if (work.data.test_fraction > 0)
+    add("data.test", work.data.test_fraction);
+  if (!work.data.split_by.empty()) add("data.split_by", work.data.split_by);
+  if (!work.data.stratify_by.empty()) add("data.stratify_by", work.data.stratify_by);
+  if (work.data.folds > 0) {
+    add("data.folds", work.data.folds);
+    add("data.fold", work.data.fold);
+  }
+  if (work.data.on_corrupt == loader::OnCorrupt::kSkip) add("data.on_corrupt", "skip");
   add("data.target", work.data.target);
   add("data.on_null_target", work.data.on_null_target == features::OnNull::kDrop ? "drop" : "error");
   add("--limit-rows", work.data.limit_rows);
   std::string features;
   for (const features::FeatureSpec& spec : work.data.features) {
     features += spec.on_null == features::OnNull::kDrop ? "drop [" : "[";
+    if (spec.on_nan != features::OnNan::kSame)
+      features += fmt::format("nan {} ", static_cast<int>(spec.on_nan));
     for (const std::string& column : spec.columns) features += column + " ";
     features += "]:";
     for (const features::StepSpec& step : spec.steps) features += " " + features::step_text(step);
@@ -438,6 +445,14 @@ Result<TrainSummary> train_job(comm::Job& job, const comm::Roles& roles, plan::C
     if (index < 0) return Status::OK();
     if (index == 0) {
       setting.run = work.out_directory;
+      for (const loader::DroppedRows& dropped : loader->survey().dropped) {
+        Json line = {
+            {"kind", "dropped"}, {"file", dropped.file}, {"reason", dropped.reason}, {"rows", dropped.rows}};
+        if (!dropped.column.empty()) line["column"] = dropped.column;
+        if (dropped.row_groups > 0) line["row_groups"] = dropped.row_groups;
+        if (dropped.validation) line["validation"] = true;
+        setting.first_lines.push_back(line.dump(-1, ' ', false, Json::error_handler_t::replace));
+      }
       setting.progress = progress;
     }
     MILLSTREAM_ASSIGN(trained, run_trainer(job, *loader, std::move(setting)));
@@ -485,6 +500,19 @@ Result<TrainSummary> train_job(comm::Job& job, const comm::Roles& roles, plan::C
       MILLSTREAM_TRY(write_accounting(work.out_directory, ranks));
     }
     if (work.trace) MILLSTREAM_TRY(write_trace(job, work.out_directory));
+    return Status::OK();
+  }));
+  if (work.data.test || work.data.test_if || work.data.test_fraction > 0) {
+    PredictJob scoring;
+    scoring.bundle = summary.bundle;
+    scoring.loader = work.loader;
+    scoring.test_of = &work.data;
+    const auto scored = evaluate(job, catalog, scoring);
+    if (!scored.ok()) return with_context(scored.status(), "the model is trained and bundled; its test");
+    summary.test = scored->metrics;
+    summary.rows_test = scored->rows;
+  }
+  MILLSTREAM_TRY(agree_on(job, [&]() -> Status {
     summary.seconds_total = seconds_since(begin_ns);
     return job.world().broadcast(&summary.seconds_total, sizeof(double), 0);
   }));

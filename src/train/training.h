@@ -45,7 +45,10 @@ struct TrainSummary {
   double loss_first = 0;       ///< mean of the first batch
   double loss_last = 0;        ///< mean of the last twentieth of an epoch
   std::map<std::string, double> valid;
-  int64_t peak_rss_bytes = 0;  ///< largest rank
+  std::map<std::string, double> test;  ///< of the bundled weights on the test rows
+  int64_t rows_test = 0;
+  std::vector<loader::DroppedRows> dropped;  ///< what was left out and why
+  int64_t peak_rss_bytes = 0;                ///< largest rank
   std::string bundle, run;
   std::string bottleneck;  ///< one line for people
 };
@@ -67,6 +70,8 @@ struct PredictJob {
   std::string output;
   bool overwrite = false;
   loader::LoaderConfig loader;
+  /// evaluate: not `inputs` but the test rows of this data, of which the bundle was made.
+  const loader::DataConfig* test_of = nullptr;
 };
 struct ExportJob {
   std::string bundle;

@@ -46,6 +46,32 @@ window = 1000
 epochs = 1
 """
 
+ENCODING = """
+[data]
+train = "SELECT *, s AS s2 FROM 'rows_*.parquet'"
+valid = 0.2
+target = "y"
+
+[[feature]]
+columns = ["s"]
+steps = ["target_encode(smooth=5, folds=3)", "standard_scale"]
+
+[[feature]]
+columns = ["s2"]
+steps = ["cross(b)", "target_encode"]
+
+[[feature]]
+columns = ["a"]
+steps = ["fill_null(median)", "quantile_transform(20)"]
+
+[loader]
+batch_size = 500
+window = 1000
+
+[train]
+epochs = 1
+"""
+
 
 class Features(ProgramTest):
     def make_rows(self):
@@ -97,6 +123,47 @@ class Features(ProgramTest):
             self.assertGreater(summary["parameters"], 17 * 4)
         self.assertIn("the weight column 'y' is also the target",
                       self.run_program("batches", "e.toml", "--set", "data.weight=y", code=2).err)
+    def test_encoded_targets_crossed_columns_and_quantiles(self):
+        self.make_rows()
+        (self.scratch / "e.toml").write_text(ENCODING)
+        for valid in ("0.2", '"SELECT *, s AS s2 FROM \'rows_2.parquet\'"'):
+            digests = set()
+            for ranks in (1, 2, 4):
+                for cache in ("none", "disk"):
+                    out = self.run_program("batches", "e.toml", "--digest", "--ranks", ranks, "--set", f"data.valid={valid}",
+                                           "--set", f"loader.cache={cache}", "--cache", f"c_{ranks}_{cache}").out
+                    digests.add(out)
+            self.assertEqual(len(digests), 1)
+        self.run_program("train", "e.toml", "--out", "run", "--ranks", 2)
+        # "b" is only crossed with, and still needed.
+        table = pq.read_table(self.scratch / "rows_0.parquet")
+        pq.write_table(table.select(["s", "a", "b"]), self.scratch / "some.parquet")
+        self.run_program("predict", "run/bundle", "some.parquet", "-o", "p.parquet")
+        self.assertEqual(pq.read_metadata(self.scratch / "p.parquet").num_rows, 2000)
+        pq.write_table(table.select(["s", "a"]), self.scratch / "few.parquet")
+        done = self.run_program("predict", "run/bundle", "few.parquet", "-o", "q.parquet", code=3)
+        self.assertIn("has no column 'b'", done.err)
+
+    def test_an_encoded_target_does_not_leak(self):
+        # Every row has a category of its own and the target is noise: encoded with its own target a row would tell it.
+        source = random.Random(4)
+        rows = 4000
+        table = pa.table({"s": [f"row {i}" for i in range(rows)], "y": [source.gauss(0, 1) for _ in range(rows)]})
+        pq.write_table(table, self.scratch / "noise.parquet")
+        (self.scratch / "n.toml").write_text("""
+[data]
+train = "SELECT s, y FROM 'noise.parquet'"
+target = "y"
+[[feature]]
+columns = ["s"]
+steps = ["target_encode(smooth=0)", "standard_scale"]
+[loader]
+batch_size = 256
+[train]
+epochs = 4
+""")
+        summary = self.run_program("train", "n.toml", "--out", "run", "--json").json()
+        self.assertGreater(summary["loss_last"], 0.8)
 
     def test_the_bundle_does_the_same(self):
         self.make_rows()
@@ -128,6 +195,26 @@ class Features(ProgramTest):
         self.assertLess(summary["valid"]["rmse"], 0.55)
         self.assertGreater(summary["valid"]["r2"], 0.77)
         self.run_program("evaluate", "run/bundle", DATA / "tabular" / "california_housing.csv")
+
+    def example(self, name, *more):
+        if not (DATA / "tabular").is_dir():
+            self.skipTest(f"no {DATA / 'tabular'}")
+        recipe = SOURCE / "examples" / name / f"{name}.toml"
+        return self.run_program("train", recipe, "--set", f"define.tabular={DATA / 'tabular'}", "--out", "run",
+                                "--overwrite", "--json", *more, limit=300).json()
+
+    def test_adults_reaches_what_scikit_learn_does(self):
+        summary = self.example("adults")
+        # MLPClassifier with the same features, widths, batch size and epochs (bench/examples.py): see the recipe.
+        for part in ("valid", "test"):
+            self.assertGreater(summary[part]["accuracy"], 0.84)
+            self.assertGreater(summary[part]["auc"], 0.9)
+        self.assertLess(abs(summary["rows_test"] / 48842 - 0.2), 0.005)
+        self.run_program("evaluate", "run/bundle", DATA / "tabular" / "adults.parquet")
+
+    def test_titanic_reaches_what_scikit_learn_does(self):
+        accuracy = [self.example("titanic", "--set", f"data.fold={fold}")["valid"]["accuracy"] for fold in range(5)]
+        self.assertGreater(sum(accuracy) / 5, 0.79)
 
     def test_a_wrong_type_is_named(self):
         self.make_rows()

@@ -11,7 +11,8 @@ import warnings
 
 import numpy as np
 from sklearn.impute import SimpleImputer
-from sklearn.preprocessing import KBinsDiscretizer, MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
+from sklearn.preprocessing import (KBinsDiscretizer, MaxAbsScaler, MinMaxScaler, QuantileTransformer, RobustScaler,
+                                   StandardScaler, TargetEncoder)
 
 warnings.simplefilter("ignore")
 random = np.random.default_rng(8)
@@ -44,6 +45,7 @@ SCALERS = {
     "max_abs_scale": MaxAbsScaler(),
     "robust_scale": RobustScaler(),
     "robust_scale(0.1,0.8)": RobustScaler(quantile_range=(10, 80)),
+    "quantile_transform(10)": QuantileTransformer(n_quantiles=10, subsample=None),
     "fill_null(mean)": SimpleImputer(strategy="mean"),
     "fill_null(median)": SimpleImputer(strategy="median"),
     "fill_null(most_frequent)": SimpleImputer(strategy="most_frequent"),
@@ -70,6 +72,10 @@ for name, values in columns.items():
     edges = [-1, 0, 0.5, 2]
     case(["bucketize(-1,0,0.5,2)"], np.where(np.isnan(values), np.nan, np.digitize(values, edges)))
     full = values[~np.isnan(values)].reshape(-1, 1)
+    # Of the values that are there: scikit-learn takes as many quantiles as there are rows, missing ones counted.
+    result = np.full(len(values), np.nan)
+    result[~np.isnan(values)] = QuantileTransformer(subsample=None).fit_transform(full).ravel()
+    case(["quantile_transform"], result)
     if len(full) > 1:
         for n in (2, 5, 10):
             binned = bins(n).fit(full)
@@ -82,6 +88,16 @@ for name, values in columns.items():
     case(["fill_null(most_frequent)", "min_max_scale", "power(0.5)", "robust_scale"],
          RobustScaler().fit_transform(np.sqrt(MinMaxScaler().fit_transform(
              SimpleImputer(strategy="most_frequent").fit_transform(column)))))
+
+# Encodings of the whole, as prediction has them: scikit-learn's folds are others than ours.
+categories = [None if random.random() < 0.1 else f"town {int(random.exponential(4))}" for _ in range(300)]
+targets = [float(random.normal(len(category or ""), 2)) for category in categories]
+encoders = []
+for smooth in (10.0, 0.5):
+    encoder = TargetEncoder(smooth=smooth, target_type="continuous")
+    encoder.fit(np.array(categories, dtype=object).reshape(-1, 1), np.array(targets))
+    encoded = encoder.transform(np.array(categories + ["never seen"], dtype=object).reshape(-1, 1))
+    encoders.append({"smooth": smooth, "result": numbers(encoded.ravel())})
 
 # The fitted numbers of a real table.
 california = []
@@ -106,6 +122,7 @@ for name in rows[0]:
         "bucketize(quantiles,8)": {f"edge_{i + 1}": edge for i, edge in enumerate(edges)},
     }})
 
-out = {"columns": {name: numbers(values) for name, values in columns.items()}, "cases": cases, "california": california}
+out = {"columns": {name: numbers(values) for name, values in columns.items()}, "cases": cases, "california": california,
+       "target_encode": {"categories": categories, "targets": targets, "encoders": encoders}}
 text = json.dumps(out).replace('{"column"', '\n{"column"').replace("], \"", "],\n\"")
 (pathlib.Path(__file__).parent / "sklearn.json").write_text(text + "\n")

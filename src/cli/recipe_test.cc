@@ -210,9 +210,8 @@ TEST(RecipeError, WrongValuesSayWhatIsRight) {
       "recipe taxi.toml, line 13, column 13: train.optimizer is \"adma\"; it must be \"adam\", \"adamw\" or "
       "\"sgd\"; did you mean \"adam\"?");
   EXPECT_EQ(error_of(kMinimal, {"data.valid=1.5"}),
-            "--set data.valid=1.5: data.valid is 1.5; it must be a fraction, at least 0 and below 1, or the "
-            "text of a "
-            "query");
+            "--set data.valid=1.5: data.valid is 1.5; it must be a fraction, at least 0 and below 1, the "
+            "text of a query, or a condition");
   EXPECT_EQ(error_of(kMinimal, {"model.hidden=[8, 0]"}),
             "--set model.hidden=[8, 0]: model.hidden[1] is 0; it must be a whole number from 1 to 1000000");
   EXPECT_EQ(error_of(kMinimal, {"train.momentum=0.9"}),

@@ -67,10 +67,7 @@ class BundlePredictor final : public Predictor {
                       plan::plan_query(bundle.prediction_query, catalog,
                                        {fmt::format("the query of bundle {}", path), "", {"the input"}}));
     MILLSTREAM_ASSIGN(plan::Pipeline pipeline, plan::to_pipeline(plan));
-    std::vector<std::string> columns;
-    for (const features::FeatureSpec& spec : bundle.features)
-      columns.insert(columns.end(), spec.columns.begin(), spec.columns.end());
-    MILLSTREAM_ASSIGN(pipeline, plan::select_outputs(pipeline, columns));
+    MILLSTREAM_ASSIGN(pipeline, plan::select_outputs(pipeline, features::feature_inputs(bundle.features)));
     std::vector<std::shared_ptr<arrow::Field>> read;
     for (const int column : pipeline.columns) read.push_back(pipeline.table->schema()->field(column));
     predictor->input_ = arrow::schema(read);
@@ -84,7 +81,8 @@ class BundlePredictor final : public Predictor {
     for (const features::FeatureSpec& spec : bundle.features) {
       const bool filled = features::steps_take_nulls(spec.steps);
       for (size_t i = 0; i < spec.columns.size(); ++i)
-        predictor->rules_.push_back({.column = column++, .nulls_allowed = filled, .on_null = spec.on_null});
+        predictor->rules_.push_back(
+            {.column = column++, .nulls_allowed = filled, .on_null = spec.on_null, .on_nan = spec.on_nan});
     }
     MILLSTREAM_ASSIGN(predictor->model_, model_of_bundle(bundle, path));
     predictor->task_ = task_of(bundle.loss);
@@ -170,7 +168,10 @@ class BundlePredictor final : public Predictor {
         const bool null = column.IsNull(row);
         if (null && rule.nulls_allowed) continue;
         if (!null && (!floats || is_finite(column, row))) continue;
-        if (rule.on_null == features::OnNull::kError)
+        if (!null && rule.nulls_allowed && rule.on_nan == features::OnNan::kNull) continue;
+        const bool as_null =
+            null || rule.on_nan == features::OnNan::kSame || rule.on_nan == features::OnNan::kNull;
+        if (as_null ? rule.on_null == features::OnNull::kError : rule.on_nan == features::OnNan::kError)
           return make_error(
               ErrorCategory::kData,
               fmt::format("feature column '{}' is {} in row {}", query.schema()->field(rule.column)->name(),

@@ -92,6 +92,7 @@ class Splits(ProgramTest):
                 path.unlink()
             third = self.rows_of(self.split_recipe(data))
             self.assertEqual((two[0] + third[0], two[1] + third[1]), three, data)
+            (self.scratch / "rows_2.parquet").unlink()
 
     def test_mistakes(self):
         self.make_rows()

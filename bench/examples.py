@@ -125,7 +125,7 @@ EXAMPLES = {  # name: file, columns, widths, batch, epochs, fraction of validati
 def theirs(matrices, widths, batch, epochs, seed):
     x, x_valid, y, y_valid = matrices
     kind = MLPClassifier if set(np.unique(y)) == {0, 1} else MLPRegressor
-    model = kind(widths, batch_size=batch, max_iter=epochs, alpha=0, n_iter_no_change=epochs, random_state=seed)
+    model = kind(hidden_layer_sizes=widths, batch_size=batch, max_iter=epochs, alpha=0, n_iter_no_change=epochs, random_state=seed)
     model.fit(x, y)
     if kind is MLPRegressor:
         return {"r2": r2_score(y_valid, model.predict(x_valid))}

@@ -124,7 +124,7 @@ TEST(Split, StratifiedEachValueHasItsShare) {
 
 TEST(Split, Conditions) {
   DataConfig data;
-  data.valid_if = "day >= 100";
+  data.valid_if.emplace("day >= 100");
   data.test_if = "day >= 150 OR who IS NULL";
   const auto parts = parts_of(data, rows(0, 200));
   EXPECT_EQ(parts[0], Part::kTest);

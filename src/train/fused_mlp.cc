@@ -192,7 +192,7 @@ template <class T>
 void FusedMlpOf<T>::make_room(int64_t rows) {
   if (rows == rows_) return;
   for (Layer& layer : layers_) {
-    if (rows > room_) {
+    if (rows > room_ || !layer.all_values.defined()) {  // the first share may have no rows
       layer.all_values = at::empty({rows, layer.outputs}, flat_.options());
       layer.all_errors = at::empty({rows, layer.outputs}, flat_.options());
     }

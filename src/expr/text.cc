@@ -399,7 +399,9 @@ std::optional<int32_t> parse_date(std::string_view text) {
 
 std::optional<int64_t> parse_time(std::string_view text) {
   text = trim(text);
-  std::string_view rest = text;
+  std::string completed(text);
+  if (text.ends_with(':')) completed += '0';  // "12:" is enough
+  std::string_view rest = completed;
   const auto micros = take_clock(rest);
   if (micros && rest.empty()) return micros;
   // An offset behind it is read past, and of a timestamp it is the time of day.
@@ -524,10 +526,10 @@ std::optional<Interval> parse_interval(std::string_view text) {
       text = clock_text;
       int64_t hours = *take_digits(text, 18);
       take(text, ':');
-      auto minutes = take_digits(text, 2);
+      auto minutes = text.empty() ? std::optional<int64_t>(0) : take_digits(text, 2);  // "12:" is enough
       if (!minutes || *minutes > 59) return {};
       int64_t seconds = 0, fraction = 0;
-      if (take(text, ':')) {
+      if (take(text, ':') && !text.empty()) {
         auto digits = take_digits(text, 2);
         if (!digits || *digits > 59) return {};
         seconds = *digits;
@@ -538,7 +540,8 @@ std::optional<Interval> parse_interval(std::string_view text) {
           hours * kMicrosPerHour + *minutes * kMicrosPerMinute + seconds * kMicrosPerSecond + fraction;
       micros += negative ? -clock : clock;
     } else {
-      int64_t fraction = take(text, '.') ? take_fraction(text) : 0;  // millionths
+      int64_t fraction = 0, nanos = 0;  // millionths, rounded
+      if (take(text, '.')) fraction = take_fraction(text, &nanos) + (nanos >= 500);
       text = trim(text);
       size_t n = 0;
       while (n < text.size() && ((text[n] >= 'a' && text[n] <= 'z') || (text[n] >= 'A' && text[n] <= 'Z')))

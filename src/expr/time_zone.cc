@@ -274,24 +274,12 @@ int64_t TimeZone::offset_at(int64_t utc_seconds) const {
   return summer ? summer_ : standard_;
 }
 
-int64_t TimeZone::local_of(int64_t utc_micros) const {
-  if (!is_finite_timestamp(utc_micros)) return utc_micros;
-  return utc_micros + offset_at(floor_div(utc_micros, kMicrosPerSecond)) * kMicrosPerSecond;
-}
-
-int64_t TimeZone::utc_of(int64_t local_micros) const {
-  if (!is_finite_timestamp(local_micros)) return local_micros;
-  const int64_t local = floor_div(local_micros, kMicrosPerSecond);
+int64_t TimeZone::offset_at_local(int64_t local) const {
   const int64_t before = offset_at(local - 86400), after = offset_at(local + 86400);
   const bool after_holds = offset_at(local - after) == after,
              before_holds = offset_at(local - before) == before;
-  int64_t offset = before;  // of a time that is skipped
-  if (after_holds && before_holds) {
-    offset = std::min(before, after);
-  } else if (after_holds) {
-    offset = after;
-  }
-  return local_micros - offset * kMicrosPerSecond;
+  if (after_holds && before_holds) return std::min(before, after);
+  return after_holds ? after : before;  // before: of a time that is skipped, too
 }
 
 }  // namespace millstream::expr

@@ -22,9 +22,8 @@ class TimeZone {
 
   /// Seconds that clocks are ahead of UTC at an instant.
   int64_t offset_at(int64_t utc_seconds) const;
-  /// Microseconds since 1970 as the zone's clocks show it, from those of UTC, and the other way.
-  int64_t local_of(int64_t utc_micros) const;
-  int64_t utc_of(int64_t local_micros) const;
+  /// The same where clocks show a time, as seconds since they showed 1970.
+  int64_t offset_at_local(int64_t local_seconds) const;
 
  private:
   /// A day of the year and a time at which the offset changes, of a rule such as "M3.2.0/2".

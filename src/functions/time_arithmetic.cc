@@ -38,14 +38,16 @@ MILLSTREAM_BODY Checked<T> add_interval(int64_t micros, const Interval& interval
                  Failure::kOutOfRange);
 }
 
-MILLSTREAM_BODY int64_t midnight(Date date) {
-  if (!is_finite_date(date.days)) return date.days > 0 ? kTimestampInfinity : -kTimestampInfinity;
-  int64_t micros;
-  // Dates reach further than timestamps; the sum then is out of range.
-  if (__builtin_mul_overflow(int64_t{date.days}, kMicrosPerDay, &micros)) {
-    return date.days > 0 ? kTimestampMax : kTimestampMin;
+/// The beginning of the date, shifted. Dates reach further than timestamps.
+MILLSTREAM_BODY Checked<Timestamp> shift_date(Date date, const Interval& interval, int sign) {
+  if (!is_finite_date(date.days)) {
+    return {Timestamp{date.days > 0 ? kTimestampInfinity : -kTimestampInfinity}};
   }
-  return micros;
+  int64_t micros;
+  const bool overflow = __builtin_mul_overflow(int64_t{date.days}, kMicrosPerDay, &micros);
+  if (overflow || micros < kTimestampMin || micros > kTimestampMax)
+    return {Timestamp{0}, Failure::kOutOfRange};
+  return add_interval<Timestamp>(micros, interval, sign);
 }
 
 template <int kSign>
@@ -62,10 +64,10 @@ struct ShiftTimestamp {
 template <int kSign>
 struct ShiftDate {
   MILLSTREAM_BODY static Checked<Timestamp> body(Date x, Interval interval) {
-    return add_interval<Timestamp>(midnight(x), interval, kSign);
+    return shift_date(x, interval, kSign);
   }
   MILLSTREAM_BODY static Checked<Timestamp> body(Interval interval, Date x) {
-    return add_interval<Timestamp>(midnight(x), interval, kSign);
+    return shift_date(x, interval, kSign);
   }
 };
 template <int kSign>
@@ -90,7 +92,7 @@ struct ShiftDays {
 
 struct DateAndTime {
   MILLSTREAM_BODY static Checked<Timestamp> body(Date date, Time time) {
-    return add_interval<Timestamp>(midnight(date), Interval{0, 0, time.micros * 1000}, 1);
+    return shift_date(date, Interval{0, 0, time.micros * 1000}, 1);
   }
   MILLSTREAM_BODY static Checked<Timestamp> body(Time time, Date date) { return body(date, time); }
 };

@@ -495,7 +495,7 @@ std::optional<int64_t> read_time(Text text, const std::vector<Piece>& pieces, bo
   if (!read.zone.empty()) {
     const auto zone = TimeZone::find(read.zone);
     if (!zone.ok()) return {};
-    micros = (*zone)->utc_of(micros);
+    micros -= (*zone)->offset_at_local(floor_div(micros, kMicrosPerSecond)) * kMicrosPerSecond;
   }
   if (!nanos_result) return micros;
   int64_t nanos;

@@ -10,10 +10,6 @@ using namespace expr;
 
 namespace {
 
-bool in_range(int64_t micros) {
-  return !is_finite_timestamp(micros) || (micros >= kTimestampMin && micros <= kTimestampMax);
-}
-
 /// kToUtc: the times are local.
 template <bool kToUtc>
 Status convert(KernelCall& call) {
@@ -33,13 +29,14 @@ Status convert(KernelCall& call) {
         return make_error(ErrorCategory::kData, found.status().message(), SourcePosition{0, i});
       zone = *found;
     }
-    // Offsets are less than a day; what is nearer to the ends than that is refused.
-    const int64_t time = times[i];
-    const bool inside = !is_finite_timestamp(time) || (time > kTimestampMin + kMicrosPerDay * 2 &&
-                                                       time < kTimestampMax - kMicrosPerDay * 2);
-    if (!inside) return failure_at(call, i, Failure::kOutOfRange);
-    out[i] = kToUtc ? zone->utc_of(time) : zone->local_of(time);
-    if (!in_range(out[i])) return failure_at(call, i, Failure::kOutOfRange);
+    out[i] = times[i];
+    if (!is_finite_timestamp(times[i])) continue;
+    const int64_t seconds = floor_div(times[i], kMicrosPerSecond);
+    const int64_t ahead =
+        (kToUtc ? zone->offset_at_local(seconds) : zone->offset_at(seconds)) * kMicrosPerSecond;
+    const bool overflow = __builtin_add_overflow(times[i], kToUtc ? -ahead : ahead, &out[i]);
+    if (overflow || out[i] < kTimestampMin || out[i] > kTimestampMax)
+      return failure_at(call, i, Failure::kOutOfRange);
   }
   return Status::OK();
 }

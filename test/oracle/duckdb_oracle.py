@@ -266,7 +266,7 @@ class Generator:
             lambda: f"({m('int', d)} {self.pick('&', '|')} {m('int', d)})",
             lambda: f"xor({m('int', d)}, {m('int', d)})",
             lambda: f"({m('int', d)} {self.pick('<<', '>>')} {self.pick('1', '3', 'i1', '0')})",
-            lambda: f"(~{m('int', d)})",
+            lambda: f"(~ ({m('int', d)}))",
             lambda: f"bit_count({m('int', d)})",
             lambda: f"{self.pick('gcd', 'lcm')}({m('int', d)}, {m('int', d)})",
             lambda: f"sign({m('number', d)})",
@@ -281,7 +281,8 @@ class Generator:
             lambda: f"{self.pick('week', 'isoyear', 'yearweek', 'century', 'era')}({m(self.pick('date', 'timestamp', 'zoned'), d)})",
             lambda: f"date_sub('{self.pick(*UNITS)}', {m('timestamp', d)}, {m('timestamp', d)})",
             lambda: f"date_diff('{self.pick('hour', 'minute', 'second')}', {m('time', d)}, {m('time', d)})",
-            lambda: f"TRY_CAST({m(self.pick('int', 'float', 'decimal', 'text'), d)} AS {self.pick('UTINYINT', 'UINTEGER', 'UBIGINT', 'USMALLINT', 'HUGEINT')})",
+            lambda: f"TRY_CAST({m(self.pick('int', 'float', 'decimal', 'text'), d)} AS {self.pick('UTINYINT', 'UINTEGER', 'UBIGINT', 'USMALLINT')})",
+            lambda: f"TRY_CAST({m(self.pick('int', 'decimal', 'text'), d)} AS BIGINT)",
         ]
 
     def make_time(self, d):
@@ -380,7 +381,7 @@ class Generator:
             lambda: f"({m('interval', d)} * {self.pick('2', '-3', 'i1', 'k')})",
             lambda: f"(-{m('interval', d)})",
             lambda: f"{self.pick('to_days', 'to_months', 'to_years', 'to_weeks', 'to_hours', 'to_minutes', 'to_quarters')}({self.pick('k', 'i1', 'i2', '3')})",
-            lambda: f"{self.pick('to_seconds', 'to_milliseconds')}({m('int', 0)})",
+            lambda: f"{self.pick('to_seconds', 'to_milliseconds')}({self.pick('k', 'i1', '1.5')})",
             lambda: f"age({m('timestamp', d)}, {m('timestamp', d)})",
             lambda: f"TRY_CAST({m('text', d)} AS INTERVAL)",
             lambda: f"date_trunc('{self.pick('year', 'month', 'day', 'hour')}', {m('interval', d)})",

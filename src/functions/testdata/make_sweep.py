@@ -55,9 +55,9 @@ CAST_TEXTS = {
     "timestamp": ["2024-01-02", "2024-01-02T10:11", "2024-01-02 10:11:12", "2024-01-02 10:11:12.1234567",
                   "2024-01-02T10:11:12Z", "2024-01-02 10:11:12+02", "2024-01-02 10:11:12-02:30", "2024-01-02 24:00:00",
                   "2024-01-02 25:00:00", "2024-01-02 10", "2024-01-02 1:2:3", "abc", "-infinity", "2024-01-02 10:60:00"],
-    "time": ["10:11:12.5", "24:00:00", "10:11", "25:00:00", "x", "42", "2024-02-29", "2024-02-29 10:11:12", "10:11:12+02", "infinity"],
+    "time": ["10:11:12.5", "24:00:00", "10:11", "25:00:00", "x", "42", "2024-02-29", "2024-02-29 10:11:12", "10:11:12+02", "infinity", "12:", "12:00:", "12::"],
     "interval": ["1 day 2 hours", "01:02:03", "1 year ago", "-1 month 25 hours", "1.5 days", "3 weeks", "5 foo", "", "90 minutes",
-                 "1.5 hours", "2 quarters", "1 decade", "42", " 7 ", "-1.5", "1.", "42 7", "5 ago", "1 day 5"],
+                 "1.5 hours", "2 quarters", "1 decade", "42", " 7 ", "-1.5", "1.", "42 7", "5 ago", "1 day 5", "1.0000005", "4.1785808", "12:", "12:5:", "12::", "1:2:3."],
 }
 
 out = []
@@ -258,6 +258,10 @@ local = ["2024-07-01 12:00:00", "2024-01-01 00:00:00", "2024-03-10 02:30:00", "2
 call("timezone", ["VARCHAR", "TIMESTAMP"], values=[zones, local], most=400)
 call("timezone", ["VARCHAR", "TIMESTAMP WITH TIME ZONE"], values=[zones, [m + ("+00" if m != "infinity" else "") for m in local]], most=400)
 
+for t, zone in [("TIMESTAMP", ""), ("TIMESTAMP WITH TIME ZONE", "+00")]:
+    call("timezone", ["VARCHAR", t], values=[["UTC", "America/New_York", "Europe/Berlin", "Asia/Kolkata"],
+         ["294247-01-10 04:00:54" + zone, "290309-12-22 (BC) 00:00:00" + zone, "-infinity"]])
+
 formats = ["%Y-%m-%d %H:%M:%S.%f", "%a %A %w %u %d %b %B %m %y", "%I %p %g %n %z", "%Z|%j|%U|%W|%V|%G", "%c / %x / %X %%",
            "%-d %-m %-y %-H %-I %-M %-S %-j", "text", "%Q", "%", "é%Y"]
 for t in ["DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE"]:
@@ -295,6 +299,10 @@ for format_, texts in readings.items():
     for name in ["strptime", "try_strptime"]:
         call(name, ["VARCHAR", f"='{format_}'"], values=[texts])
 
+FAR = ["5881580-07-10", "294247-01-10", "290309-12-22 (BC)", "infinity", "-infinity"]
+for operator in ["+", "-"]:
+    infix(operator, ["DATE", "INTERVAL"], values=[FAR, ["00:00:00", "1 day", "-1 day", "600000 years"]], most=60)
+infix("+", ["DATE", "TIME"], values=[FAR, ["00:00:00", "10:11:12"]])
 for part in ["hour", "minute", "second"]:
     call("date_diff", [f"='{part}'", "DATE", "DATE"], values=[["2024-01-01", "5881580-07-10", "infinity"], ["2024-01-01", "5877642-06-25 (BC)"]])
 

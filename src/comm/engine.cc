@@ -399,8 +399,8 @@ bool Engine::test_control() {
   while (true) {
     if (control_receive_ == MPI_REQUEST_NULL) {
       // Probed for, not waited for with a receive from any source: where some ranks are on this host and some are not,
-      // MPICH posts such a receive twice, and loses a message that comes between the match of one and the end of the
-      // other.
+      // such receives of MPICH 5 missed a message now and then (the job hung with it sent and not received). The likely
+      // reason is that they are posted twice, once a network.
       int found = 0;
       MPI_Message message;
       int code = MPI_Improbe(MPI_ANY_SOURCE, 0, control_, &found, &message, MPI_STATUS_IGNORE);

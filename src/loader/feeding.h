@@ -53,7 +53,7 @@ struct FeedContext {
   const RowSource* valid = nullptr;
   const features::RowPacker* packer = nullptr;        ///< of rows that train
   const features::RowPacker* valid_packer = nullptr;  ///< of others
-  const RowStore* store = nullptr;  ///< of the training rows, with shuffle = full
+  const RowStore* store = nullptr;                    ///< of the training rows, with shuffle = full
   SlotLayout layout;
   std::vector<TrainerLink> trainers;
   std::vector<int> stream_ranks;  ///< by stream

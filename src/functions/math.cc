@@ -8,6 +8,7 @@
 #include "expr/bound_rules.h"
 #include "expr/calendar.h"
 #include "expr/kernel.h"
+#include "functions/definition.h"
 
 namespace millstream::functions {
 
@@ -240,13 +241,7 @@ MILLSTREAM_FUNCTION(math) {
 
   const auto of_numbers = [](const char* name, const char* doc, std::vector<Example> examples,
                              std::vector<Binding> overloads, std::vector<std::string> aliases = {}) {
-    Function f;
-    f.name = name;
-    f.aliases = std::move(aliases);
-    f.doc = doc;
-    f.examples = std::move(examples);
-    f.overloads = std::move(overloads);
-    return f;
+    return overloaded_function(name, std::move(aliases), doc, std::move(examples), std::move(overloads));
   };
   Binding product;
   product.parameters = {arrow::int32()};

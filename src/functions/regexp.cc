@@ -9,6 +9,7 @@
 
 #include <arrow/compute/api.h>
 
+#include "functions/definition.h"
 #include "functions/text_rows.h"
 
 namespace millstream::functions {
@@ -331,39 +332,27 @@ struct Escape {
   static void body(StringWriter& out, Text s) { out.append(escaped(s)); }
 };
 
-Function regexp_function(const char* name, const char* doc, std::vector<Example> examples,
-                         Result<std::optional<Binding>> (*bind)(const std::vector<ExprPtr>&),
-                         std::vector<std::string> forms) {
-  Function f;
-  f.name = name;
-  f.doc = doc;
-  f.examples = std::move(examples);
-  f.bind = bind;
-  f.forms = std::move(forms);
-  return f;
-}
-
 }  // namespace
 
 MILLSTREAM_FUNCTION(regexp) {
   Function escape =
-      regexp_function("regexp_escape", "With all that has a meaning in regular expressions escaped.",
-                      {{"regexp_escape('a.b')", "a\\.b"}}, nullptr, {});
+      bound_function("regexp_escape", "With all that has a meaning in regular expressions escaped.",
+                     {{"regexp_escape('a.b')", "a\\.b"}}, nullptr, {});
   escape.overloads = {overload<Escape, Text>()};
   return define(
-      regexp_function(
+      bound_function(
           "regexp_matches",
           "Does a part of the text match the regular expression (RE2's)? A third argument has options: i "
           "ignores case, l takes the pattern literally, s lets . match a new line. Also text ~ pattern.",
           {{"regexp_matches('banana', 'an+a')", "true"}, {"'banana' ~ '^an'", "false"}}, bind_match<false>,
           {"regexp_matches(VARCHAR, VARCHAR)", "regexp_matches(VARCHAR, VARCHAR, 'options')"}),
-      regexp_function(
+      bound_function(
           "regexp_full_match",
           "Does the whole text match the regular expression? Also text SIMILAR TO pattern.",
           {{"regexp_full_match('banana', '(an)+a')", "false"}, {"'abc' SIMILAR TO 'a.c'", "true"}},
           bind_match<true>,
           {"regexp_full_match(VARCHAR, VARCHAR)", "regexp_full_match(VARCHAR, VARCHAR, 'options')"}),
-      regexp_function(
+      bound_function(
           "regexp_replace",
           "The first match becomes the third argument, where \\1 stands for the first group; all of them "
           "with the option g.",
@@ -372,13 +361,13 @@ MILLSTREAM_FUNCTION(regexp) {
           bind_replace,
           {"regexp_replace(VARCHAR, VARCHAR, VARCHAR)",
            "regexp_replace(VARCHAR, VARCHAR, VARCHAR, 'options')"}),
-      regexp_function("regexp_extract",
-                      "The first match, or a group of it; an empty text where there is none.",
-                      {{"regexp_extract('trip 2024-05', '[0-9]+')", "2024"},
-                       {"regexp_extract('2024-05', '([0-9]+)-([0-9]+)', 2)", "05"}},
-                      bind_extract,
-                      {"regexp_extract(VARCHAR, VARCHAR)", "regexp_extract(VARCHAR, VARCHAR, group)",
-                       "regexp_extract(VARCHAR, VARCHAR, group, 'options')"}),
+      bound_function("regexp_extract",
+                     "The first match, or a group of it; an empty text where there is none.",
+                     {{"regexp_extract('trip 2024-05', '[0-9]+')", "2024"},
+                      {"regexp_extract('2024-05', '([0-9]+)-([0-9]+)', 2)", "05"}},
+                     bind_extract,
+                     {"regexp_extract(VARCHAR, VARCHAR)", "regexp_extract(VARCHAR, VARCHAR, group)",
+                      "regexp_extract(VARCHAR, VARCHAR, group, 'options')"}),
       std::move(escape));
 }
 

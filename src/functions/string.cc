@@ -3,6 +3,7 @@
 #include <arrow/compute/api.h>
 
 #include "expr/selection.h"
+#include "functions/definition.h"
 #include "functions/text_rows.h"
 
 namespace millstream::functions {
@@ -346,60 +347,49 @@ Result<std::optional<Binding>> bind_join(const std::vector<ExprPtr>& arguments) 
   return overload<Concatenate, Text, Text>();
 }
 
-Function text_function(const char* name, std::vector<std::string> aliases, const char* doc,
-                       std::vector<Example> examples, std::vector<Binding> overloads) {
-  Function f;
-  f.name = name;
-  f.aliases = std::move(aliases);
-  f.doc = doc;
-  f.examples = std::move(examples);
-  f.overloads = std::move(overloads);
-  return f;
-}
-
 }  // namespace
 
 MILLSTREAM_FUNCTION(string) {
-  Function concat = text_function("concat", {}, "All arguments as one string; NULLs are left out.",
-                                  {{"concat('a', NULL, 5)", "a5"}}, {});
+  Function concat = overloaded_function("concat", {}, "All arguments as one string; NULLs are left out.",
+                                        {{"concat('a', NULL, 5)", "a5"}}, {});
   concat.bind = bind_concat;
   concat.forms = {"concat(ANY...)"};
 
-  Function join = text_function("||", {}, "Both strings behind one another; NULL where one is NULL.",
-                                {{"'a' || 5", "a5"}}, {});
+  Function join = overloaded_function("||", {}, "Both strings behind one another; NULL where one is NULL.",
+                                      {{"'a' || 5", "a5"}}, {});
   join.notation = Notation::kInfix;
   join.bind = bind_join;
   join.forms = {"||(VARCHAR, ANY)", "||(ANY, VARCHAR)"};
 
-  Function like =
-      text_function("like", {"~~"},
-                    "Does the text match the pattern? % stands for any text, _ for one character. A third "
-                    "argument is the escape character; without it there is none.",
-                    {{"'abc' LIKE 'a%'", "true"}, {"'abc' LIKE 'a_'", "false"}},
-                    {overload<Like<false>, Text, Text>(), overload<Like<false>, Text, Text, Text>()});
+  Function like = overloaded_function(
+      "like", {"~~"},
+      "Does the text match the pattern? % stands for any text, _ for one character. A third "
+      "argument is the escape character; without it there is none.",
+      {{"'abc' LIKE 'a%'", "true"}, {"'abc' LIKE 'a_'", "false"}},
+      {overload<Like<false>, Text, Text>(), overload<Like<false>, Text, Text, Text>()});
   like.notation = Notation::kInfix;
   like.symbol = "LIKE";
 
-  Function not_like = text_function(
+  Function not_like = overloaded_function(
       "not_like", {"!~~"}, "Does the text not match the pattern?", {{"'abc' NOT LIKE 'a%'", "false"}},
       {overload<Like<true>, Text, Text>(), overload<Like<true>, Text, Text, Text>()});
   not_like.notation = Notation::kInfix;
   not_like.symbol = "NOT LIKE";
 
   Function concat_ws =
-      text_function("concat_ws", {}, "The arguments with the first between them; NULLs are left out.",
-                    {{"concat_ws(', ', 'a', NULL, 'b')", "a, b"}}, {});
+      overloaded_function("concat_ws", {}, "The arguments with the first between them; NULLs are left out.",
+                          {{"concat_ws(', ', 'a', NULL, 'b')", "a, b"}}, {});
   concat_ws.bind = bind_join_all;
   concat_ws.forms = {"concat_ws(VARCHAR, ANY...)"};
 
-  Function ilike = text_function("ilike", {"~~*"}, "LIKE, whatever the case of letters.",
-                                 {{"'aBc' ILIKE 'AB%'", "true"}}, {});
+  Function ilike = overloaded_function("ilike", {"~~*"}, "LIKE, whatever the case of letters.",
+                                       {{"'aBc' ILIKE 'AB%'", "true"}}, {});
   ilike.notation = Notation::kInfix;
   ilike.symbol = "ILIKE";
   ilike.rewrite = rewrite_ilike;
   ilike.forms = {"ilike(VARCHAR, VARCHAR)", "ilike(VARCHAR, VARCHAR, VARCHAR)"};
 
-  Function glob = text_function(
+  Function glob = overloaded_function(
       "glob", {"~~~"},
       "Does the text match a pattern of the kind that file names have? * is any text, ? one "
       "character, [a-z] one of those, [!a-z] another.",
@@ -409,35 +399,38 @@ MILLSTREAM_FUNCTION(string) {
 
   return define(
       std::move(concat_ws), std::move(ilike), std::move(glob),
-      text_function("lower", {"lcase"}, "In lower case.", {{"lower('ABC')", "abc"}},
-                    {case_overload<false>()}),
-      text_function("upper", {"ucase"}, "In upper case.", {{"upper('abc')", "ABC"}}, {case_overload<true>()}),
-      text_function("length", {"len", "char_length", "character_length"},
-                    "Number of characters (code points).", {{"length('abc')", "3"}},
-                    {overload<Length, Text>()}),
-      text_function("strlen", {}, "Number of bytes.", {{"strlen('abc')", "3"}},
-                    {overload<ByteLength, Text>()}),
-      text_function(
+      overloaded_function("lower", {"lcase"}, "In lower case.", {{"lower('ABC')", "abc"}},
+                          {case_overload<false>()}),
+      overloaded_function("upper", {"ucase"}, "In upper case.", {{"upper('abc')", "ABC"}},
+                          {case_overload<true>()}),
+      overloaded_function("length", {"len", "char_length", "character_length"},
+                          "Number of characters (code points).", {{"length('abc')", "3"}},
+                          {overload<Length, Text>()}),
+      overloaded_function("strlen", {}, "Number of bytes.", {{"strlen('abc')", "3"}},
+                          {overload<ByteLength, Text>()}),
+      overloaded_function(
           "substring", {"substr"},
           "Characters from a position on, the first is 1 and -1 the last; a third argument is how many.",
           {{"substring('hello', 2, 3)", "ell"}, {"substring('hello', -3)", "llo"}},
           {overload<Substring, Text, int64_t>(), overload<Substring, Text, int64_t, int64_t>()}),
-      text_function("trim", {}, "Without spaces, or the characters of the second argument, at both ends.",
-                    {{"trim('  a b ')", "a b"}, {"trim('xxaxx', 'x')", "a"}},
-                    {overload<Trim<true, true>, Text>(), overload<Trim<true, true>, Text, Text>()}),
-      text_function("ltrim", {},
-                    "Without spaces, or the characters of the second argument, at the beginning.",
-                    {{"ltrim('  a ')", "a "}},
-                    {overload<Trim<true, false>, Text>(), overload<Trim<true, false>, Text, Text>()}),
-      text_function("rtrim", {}, "Without spaces, or the characters of the second argument, at the end.",
-                    {{"rtrim('  a ')", "  a"}},
-                    {overload<Trim<false, true>, Text>(), overload<Trim<false, true>, Text, Text>()}),
-      text_function("starts_with", {"prefix", "^@"}, "Does the text begin with the second?",
-                    {{"starts_with('abc', 'ab')", "true"}}, {overload<StartsWith, Text, Text>()}),
-      text_function("ends_with", {"suffix"}, "Does the text end with the second?",
-                    {{"ends_with('abc', 'bc')", "true"}}, {overload<EndsWith, Text, Text>()}),
-      text_function("contains", {}, "Is the second a part of the text?", {{"contains('abc', 'b')", "true"}},
-                    {overload<Contains, Text, Text>()}),
+      overloaded_function("trim", {},
+                          "Without spaces, or the characters of the second argument, at both ends.",
+                          {{"trim('  a b ')", "a b"}, {"trim('xxaxx', 'x')", "a"}},
+                          {overload<Trim<true, true>, Text>(), overload<Trim<true, true>, Text, Text>()}),
+      overloaded_function("ltrim", {},
+                          "Without spaces, or the characters of the second argument, at the beginning.",
+                          {{"ltrim('  a ')", "a "}},
+                          {overload<Trim<true, false>, Text>(), overload<Trim<true, false>, Text, Text>()}),
+      overloaded_function("rtrim", {},
+                          "Without spaces, or the characters of the second argument, at the end.",
+                          {{"rtrim('  a ')", "  a"}},
+                          {overload<Trim<false, true>, Text>(), overload<Trim<false, true>, Text, Text>()}),
+      overloaded_function("starts_with", {"prefix", "^@"}, "Does the text begin with the second?",
+                          {{"starts_with('abc', 'ab')", "true"}}, {overload<StartsWith, Text, Text>()}),
+      overloaded_function("ends_with", {"suffix"}, "Does the text end with the second?",
+                          {{"ends_with('abc', 'bc')", "true"}}, {overload<EndsWith, Text, Text>()}),
+      overloaded_function("contains", {}, "Is the second a part of the text?",
+                          {{"contains('abc', 'b')", "true"}}, {overload<Contains, Text, Text>()}),
       std::move(concat), std::move(join), std::move(like), std::move(not_like));
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "expr/bounds.h"
+#include "functions/definition.h"
 #include "functions/text_rows.h"
 
 namespace millstream::functions {
@@ -197,20 +198,9 @@ struct Sha256 {
   }
 };
 
-Bounds not_negative(const Expression&, std::span<const Bounds>) {
-  Bounds result;
-  result.whole.low = Limit<__int128>{0};
-  return result;
-}
-
 Function text_function(const char* name, std::vector<std::string> aliases, const char* doc,
                        std::vector<Example> examples, std::vector<Binding> overloads) {
-  Function f;
-  f.name = name;
-  f.aliases = std::move(aliases);
-  f.doc = doc;
-  f.examples = std::move(examples);
-  f.overloads = std::move(overloads);
+  Function f = overloaded_function(name, std::move(aliases), doc, std::move(examples), std::move(overloads));
   if (f.overloads[0].result->id() == arrow::Type::INT64) f.bound = not_negative;
   return f;
 }

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "expr/bound_rules.h"
+#include "functions/definition.h"
 #include "functions/text_rows.h"
 
 namespace millstream::functions {
@@ -232,89 +233,74 @@ struct UrlEncode {
   }
 };
 
-Bounds not_negative(const Expression&, std::span<const Bounds>) {
-  Bounds result;
-  result.whole.low = Limit<__int128>{0};
-  return result;
-}
-
-Function text_function(const char* name, std::vector<std::string> aliases, const char* doc,
-                       std::vector<Example> examples, std::vector<Binding> overloads) {
-  Function f;
-  f.name = name;
-  f.aliases = std::move(aliases);
-  f.doc = doc;
-  f.examples = std::move(examples);
-  f.overloads = std::move(overloads);
-  return f;
-}
-
 }  // namespace
 
 MILLSTREAM_FUNCTION(string_parts) {
-  Function position = text_function(
+  Function position = overloaded_function(
       "strpos", {"instr", "position"},
       "Where the second begins in the text, counted from 1; 0: nowhere. Also position(part IN text).",
       {{"strpos('abc', 'c')", "3"}, {"position('b' IN 'abc')", "2"}}, {overload<Position, Text, Text>()});
   position.bound = not_negative;
-  Function ascii = text_function("ascii", {}, "The number of the first character; of an empty text 0.",
-                                 {{"ascii('A')", "65"}}, {overload<Ascii, Text>()});
+  Function ascii = overloaded_function("ascii", {}, "The number of the first character; of an empty text 0.",
+                                       {{"ascii('A')", "65"}}, {overload<Ascii, Text>()});
   ascii.bound = always_between<-1, 0x10FFFF>;
   Function unicode =
-      text_function("unicode", {"ord"}, "The number of the first character; of an empty text -1.",
-                    {{"unicode('ü')", "252"}}, {overload<Unicode, Text>()});
+      overloaded_function("unicode", {"ord"}, "The number of the first character; of an empty text -1.",
+                          {{"unicode('ü')", "252"}}, {overload<Unicode, Text>()});
   unicode.bound = always_between<-1, 0x10FFFF>;
-  Function bit_length = text_function("bit_length", {}, "Number of bits.", {{"bit_length('abc')", "24"}},
-                                      {overload<BitLength, Text>()});
+  Function bit_length = overloaded_function("bit_length", {}, "Number of bits.",
+                                            {{"bit_length('abc')", "24"}}, {overload<BitLength, Text>()});
   bit_length.bound = not_negative;
   return define(
-      text_function("left", {}, "The first characters; a negative number leaves out so many at the end.",
-                    {{"left('hello', 2)", "he"}, {"left('hello', -2)", "hel"}},
-                    {overload<Left, Text, int64_t>()}),
-      text_function(
+      overloaded_function(
+          "left", {}, "The first characters; a negative number leaves out so many at the end.",
+          {{"left('hello', 2)", "he"}, {"left('hello', -2)", "hel"}}, {overload<Left, Text, int64_t>()}),
+      overloaded_function(
           "right", {}, "The last characters; a negative number leaves out so many at the beginning.",
           {{"right('hello', 2)", "lo"}, {"right('hello', -2)", "llo"}}, {overload<Right, Text, int64_t>()}),
-      text_function("lpad", {}, "Cut to a length, or filled up to it at the beginning.",
-                    {{"lpad('7', 3, '0')", "007"}}, {text_overload<Pad<true>, Text, int32_t, Text>()}),
-      text_function("rpad", {}, "Cut to a length, or filled up to it at the end.",
-                    {{"rpad('7', 3, '.')", "7.."}}, {text_overload<Pad<false>, Text, int32_t, Text>()}),
-      text_function("repeat", {}, "So many times behind one another.", {{"repeat('ab', 3)", "ababab"}},
-                    {text_overload<Repeat, Text, int64_t>()}),
-      text_function("reverse", {}, "The characters (code points) in the other direction.",
-                    {{"reverse('abc')", "cba"}}, {overload<Reverse, Text>()}),
-      text_function("replace", {}, "Every occurrence of the second becomes the third.",
-                    {{"replace('banana', 'an', 'o')", "booa"}}, {overload<Replace, Text, Text, Text>()}),
-      text_function(
+      overloaded_function("lpad", {}, "Cut to a length, or filled up to it at the beginning.",
+                          {{"lpad('7', 3, '0')", "007"}}, {text_overload<Pad<true>, Text, int32_t, Text>()}),
+      overloaded_function("rpad", {}, "Cut to a length, or filled up to it at the end.",
+                          {{"rpad('7', 3, '.')", "7.."}}, {text_overload<Pad<false>, Text, int32_t, Text>()}),
+      overloaded_function("repeat", {}, "So many times behind one another.", {{"repeat('ab', 3)", "ababab"}},
+                          {text_overload<Repeat, Text, int64_t>()}),
+      overloaded_function("reverse", {}, "The characters (code points) in the other direction.",
+                          {{"reverse('abc')", "cba"}}, {overload<Reverse, Text>()}),
+      overloaded_function("replace", {}, "Every occurrence of the second becomes the third.",
+                          {{"replace('banana', 'an', 'o')", "booa"}},
+                          {overload<Replace, Text, Text, Text>()}),
+      overloaded_function(
           "translate", {},
           "Characters of the second become those in the same place of the third; those without one go.",
           {{"translate('12345', '143', 'ax')", "a2x5"}}, {overload<Translate, Text, Text, Text>()}),
-      text_function("split_part", {}, "A part of the text between separators: 1 is the first, -1 the last.",
-                    {{"split_part('a-b-c', '-', 2)", "b"}, {"split_part('a-b-c', '-', -1)", "c"}},
-                    {overload<SplitPart, Text, Text, int64_t>()}),
-      text_function(
+      overloaded_function("split_part", {},
+                          "A part of the text between separators: 1 is the first, -1 the last.",
+                          {{"split_part('a-b-c', '-', 2)", "b"}, {"split_part('a-b-c', '-', -1)", "c"}},
+                          {overload<SplitPart, Text, Text, int64_t>()}),
+      overloaded_function(
           "overlay", {},
           "With characters replaced from a position on: overlay(text PLACING other FROM start FOR count).",
           {{"overlay('abcdef', 'XX', 2, 3)", "aXXef"}, {"overlay('abcdef' PLACING 'XX' FROM 2)", "aXXdef"}},
           {overload<Overlay, Text, Text, int64_t>(), overload<Overlay, Text, Text, int64_t, int64_t>()}),
       std::move(position), std::move(ascii), std::move(unicode),
-      text_function("chr", {}, "The character with that number.", {{"chr(65)", "A"}},
-                    {text_overload<Chr, int32_t>()}),
+      overloaded_function("chr", {}, "The character with that number.", {{"chr(65)", "A"}},
+                          {text_overload<Chr, int32_t>()}),
       std::move(bit_length),
-      text_function(
+      overloaded_function(
           "hex", {"to_hex"}, "An integer or the bytes of a text as hexadecimal digits.",
           {{"hex(255)", "FF"}, {"hex('abc')", "616263"}},
           {overload<Digits<4>, Text>(), overload<Digits<4>, int64_t>(), overload<Digits<4>, uint64_t>()}),
-      text_function(
+      overloaded_function(
           "bin", {"to_binary"}, "An integer or the bytes of a text as binary digits.", {{"bin(5)", "101"}},
           {overload<Digits<1>, Text>(), overload<Digits<1>, int64_t>(), overload<Digits<1>, uint64_t>()}),
-      text_function(
+      overloaded_function(
           "to_base", {},
           "A number that is not negative in a base of 2 to 36; a third argument is the "
           "least number of digits.",
           {{"to_base(255, 16)", "FF"}, {"to_base(5, 2, 8)", "00000101"}},
           {text_overload<ToBase, int64_t, int32_t>(), text_overload<ToBase, int64_t, int32_t, int32_t>()}),
-      text_function("url_encode", {}, "With the characters that have a meaning in URLs written as %XX.",
-                    {{"url_encode('a b')", "a%20b"}}, {overload<UrlEncode, Text>()}));
+      overloaded_function("url_encode", {}, "With the characters that have a meaning in URLs written as %XX.",
+                          {{"url_encode('a b')", "a%20b"}}, {overload<UrlEncode, Text>()}));
 }
 
 }  // namespace millstream::functions

@@ -6,6 +6,7 @@
 #include "expr/kernel.h"
 #include "expr/text.h"
 #include "expr/time_zone.h"
+#include "functions/definition.h"
 
 namespace millstream::functions {
 
@@ -558,38 +559,26 @@ Result<std::optional<Binding>> bind_strptime(const std::vector<ExprPtr>& argumen
   return binding;
 }
 
-Function format_function(const char* name, const char* doc, std::vector<Example> examples,
-                         Result<std::optional<Binding>> (*bind)(const std::vector<ExprPtr>&),
-                         std::vector<std::string> forms) {
-  Function f;
-  f.name = name;
-  f.doc = doc;
-  f.examples = std::move(examples);
-  f.bind = bind;
-  f.forms = std::move(forms);
-  return f;
-}
-
 }  // namespace
 
 MILLSTREAM_FUNCTION(time_format) {
   return define(
-      format_function(
+      bound_function(
           "strftime",
           "A date or timestamp as text, by a format: %Y year, %m month, %d day, %H hour, %M minute, %S "
           "second, %f microseconds, %a and %A day of the week, %b and %B month, %j day of the year, %p AM "
           "or PM, %I hour of it, %W and %V week; %-d without zeros.",
           {{"strftime(DATE '2024-02-29', '%a, %-d %B %Y')", "Thu, 29 February 2024"}}, bind_strftime,
           {"strftime(DATE, VARCHAR)", "strftime(TIMESTAMP, VARCHAR)", "strftime(VARCHAR, TIMESTAMP)"}),
-      format_function(
+      bound_function(
           "strptime",
           "The timestamp that a text means by a format of strftime's letters. With %z or %Z it is an "
           "instant, with %n a TIMESTAMP_NS.",
           {{"strptime('2/29/24 1:05 PM', '%-m/%-d/%y %I:%M %p')", "2024-02-29 13:05:00"}},
           bind_strptime<false>, {"strptime(VARCHAR, 'format')"}),
-      format_function("try_strptime", "As strptime; NULL where the text is not of that format.",
-                      {{"try_strptime('2024', '%Y-%m')", "NULL"}}, bind_strptime<true>,
-                      {"try_strptime(VARCHAR, 'format')"}));
+      bound_function("try_strptime", "As strptime; NULL where the text is not of that format.",
+                     {{"try_strptime('2024', '%Y-%m')", "NULL"}}, bind_strptime<true>,
+                     {"try_strptime(VARCHAR, 'format')"}));
 }
 
 }  // namespace millstream::functions

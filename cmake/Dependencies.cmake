@@ -63,6 +63,19 @@ target_link_libraries(ms::torch INTERFACE ms::libtorch_cpu ms::libc10)
 target_link_options(ms::torch INTERFACE -Wl,--allow-shlib-undefined)
 target_compile_definitions(ms::torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
 
+# LLVM: only libmillstream_jit.so links to it. clang of the same version makes the bitcode of the functions' bodies.
+if(MILLSTREAM_JIT)
+  find_path(LLVM_INCLUDE llvm/IR/Module.h PATHS /usr/lib/llvm-19/include NO_DEFAULT_PATH)
+  find_library(LLVM_LIBRARY NAMES LLVM-19 LLVM PATHS /usr/lib/llvm-19/lib NO_DEFAULT_PATH)
+  find_program(MILLSTREAM_CLANG NAMES clang++-19 PATHS /usr/lib/llvm-19/bin)
+  if(NOT LLVM_INCLUDE OR NOT LLVM_LIBRARY OR NOT MILLSTREAM_CLANG)
+    message(FATAL_ERROR "LLVM 19 or clang 19 is missing: run scripts/setup.sh, or build with -DMILLSTREAM_JIT=OFF "
+      "(expressions are then interpreted)")
+  endif()
+  ms_interface_library(ms::llvm "${LLVM_INCLUDE}")
+  target_link_libraries(ms::llvm INTERFACE "${LLVM_LIBRARY}")
+endif()
+
 # Small ones, from the system.
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)

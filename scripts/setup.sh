@@ -12,7 +12,7 @@ torch_version=2.15.0
 cuda_wheels=("nvidia-cuda-runtime==13.2.*" "nvidia-cuda-cupti==13.2.*")
 packages=(g++ make cmake ninja-build ccache mold git ca-certificates python3 python3-venv tzdata
   libtomlplusplus-dev libcli11-dev nlohmann-json3-dev libfmt-dev libxxhash-dev
-  libgtest-dev libbenchmark-dev clang-format-14)
+  libgtest-dev libbenchmark-dev clang-format-14 clang-19 llvm-19-dev)
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 

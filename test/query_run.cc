@@ -3,6 +3,7 @@
 #include <arrow/util/decimal.h>
 
 #include "exec/block_source.h"
+#include "exec/pipeline_programs.h"
 #include "exec/query.h"
 #include "expr/text.h"
 #include "expr/type.h"
@@ -12,18 +13,15 @@ namespace {
 
 using Batches = std::vector<std::shared_ptr<arrow::RecordBatch>>;
 
-Result<std::shared_ptr<arrow::RecordBatch>> run_morsel(const plan::Pipeline& pipeline,
+Result<std::shared_ptr<arrow::RecordBatch>> run_morsel(const exec::PipelinePrograms& programs,
+                                                       const std::shared_ptr<arrow::Schema>& schema,
                                                        std::shared_ptr<arrow::RecordBatch> morsel) {
-  if (pipeline.predicate != nullptr) {
-    MILLSTREAM_ASSIGN(auto selected, expr::evaluate_filter(*pipeline.predicate, *morsel));
+  if (programs.filter) {
+    MILLSTREAM_ASSIGN(auto selected, programs.filter->select(*morsel));
     MILLSTREAM_ASSIGN(morsel, expr::take_rows(*morsel, selected));
   }
-  arrow::ArrayVector columns;
-  for (const expr::ExprPtr& output : pipeline.outputs) {
-    MILLSTREAM_ASSIGN(auto column, expr::evaluate(*output, *morsel));
-    columns.push_back(std::move(column));
-  }
-  return arrow::RecordBatch::Make(pipeline.schema, morsel->num_rows(), std::move(columns));
+  MILLSTREAM_ASSIGN(auto columns, programs.outputs.evaluate(*morsel));
+  return arrow::RecordBatch::Make(schema, morsel->num_rows(), std::move(columns));
 }
 
 Status run_entry_point(const plan::Pipeline& pipeline, int entry_point, int64_t morsel_rows, Batches& out) {
@@ -38,12 +36,13 @@ Status run_entry_point(const plan::Pipeline& pipeline, int entry_point, int64_t 
   }
   const plan::EntryPoint& entry = pipeline.table->entry_points()[entry_point];
   MILLSTREAM_ASSIGN(auto reader, pipeline.table->read(entry_point, pipeline.columns));
+  const exec::PipelinePrograms programs(pipeline);
   int64_t first_row = entry.first_row;
   while (true) {
     MILLSTREAM_ASSIGN(auto block, reader->next());
     if (block == nullptr) return Status::OK();
     for (int64_t begin = 0; begin < block->num_rows(); begin += morsel_rows) {
-      auto rows = run_morsel(pipeline, block->Slice(begin, morsel_rows));
+      auto rows = run_morsel(programs, pipeline.schema, block->Slice(begin, morsel_rows));
       if (!rows.ok()) {
         // The morsel's place is near enough to tell which morsel of the job failed first.
         return with_category(rows.status(), error_category(rows.status()),

@@ -26,8 +26,10 @@
 #include "comm/topology.h"
 #include "exec/file_catalog.h"
 #include "exec/hvfhv_generator.h"
+#include "jit/code.h"
 #include "loader/data_loader.h"
 #include "loader/digest.h"
+#include "loader/survey_cache.h"
 #include "train/training.h"
 
 namespace millstream::cli {
@@ -136,6 +138,8 @@ Status over_ranks(comm::Job& job, std::vector<double>* numbers, comm::ReduceOp o
 
 Result<Session> make_session(const Options& options, comm::Job& job) {
   Session session{options, job, {}, nullptr, 1};
+  jit::set_engine(options.engine);
+  jit::set_code_directory(loader::cache_directory(options.cache_directory) + "/code");
   comm::Topology topology = job.topology();
   if (options.threads > 0)
     for (auto& rank : topology.ranks) rank.threads = options.threads;
@@ -172,6 +176,7 @@ Result<Recipe> load_recipe(const Options& options, comm::Job& job) {
   const auto here = std::filesystem::current_path(error).string();
   MILLSTREAM_ASSIGN(Recipe recipe, parse_recipe(text, options.recipe, options.settings, here));
   recipe.loader = loader_config(options, recipe.loader);
+  jit::set_code_directory(loader::cache_directory(recipe.loader.cache_directory) + "/code");
   recipe.data.limit_rows = options.limit_rows;
   return recipe;
 }

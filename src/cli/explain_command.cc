@@ -1,8 +1,11 @@
 #include "cli/explain_command.h"
 
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <mutex>
 #include <thread>
 
@@ -12,6 +15,7 @@
 #include "cli/json_output.h"
 #include "cli/progress_display.h"
 #include "exec/block_source.h"
+#include "exec/pipeline_programs.h"
 #include "exec/value_text.h"
 #include "expr/type.h"
 #include "features/feature_plan.h"
@@ -142,6 +146,54 @@ Result<Measured> measure(const plan::Pipeline& pipeline, int threads) {
   return result;
 }
 
+/// What of a query is compiled, and what the interpreter is left with.
+struct Compilation {
+  int loops = 0;
+  std::vector<jit::Report::Kernel> kernels;
+  double seconds = 0;  ///< of compiling, or of loading from the cache
+  std::string ir;
+};
+
+Result<Compilation> compile(const plan::Pipeline& pipeline, bool with_ir) {
+  Compilation result;
+  if (jit::engine() == jit::Engine::kInterpreter) return result;
+  const exec::PipelinePrograms programs(pipeline);
+  const int64_t begin = monotonic_ns();
+  for (const jit::Program* program : {programs.filter ? &*programs.filter : nullptr, &programs.outputs}) {
+    if (!program) continue;
+    MILLSTREAM_TRY(program->compile());
+    const jit::Report report = program->report();
+    result.loops += report.loops;
+    for (const auto& kernel : report.kernels) result.kernels.push_back(kernel);
+  }
+  result.seconds = static_cast<double>(monotonic_ns() - begin) / 1e9;
+  for (const jit::Program* program : {programs.filter ? &*programs.filter : nullptr, &programs.outputs}) {
+    if (!program || !with_ir) continue;
+    MILLSTREAM_ASSIGN(const std::string ir, program->ir());
+    result.ir += ir;
+  }
+  return result;
+}
+
+std::string compilation_text(const Compilation& compilation) {
+  if (jit::engine() == jit::Engine::kInterpreter)
+    return "Compiled  nothing: the interpreter evaluates everything\n";
+  std::string text = fmt::format("Compiled  {} loop{} in {:.1f} ms\n", compilation.loops,
+                                 compilation.loops == 1 ? "" : "s", compilation.seconds * 1e3);
+  for (const auto& kernel : compilation.kernels)
+    text += fmt::format("  not fused  {}: {}\n", kernel.expression, kernel.reason);
+  return text;
+}
+
+std::string compilation_json(const Compilation& compilation) {
+  JsonArray kernels;
+  for (const auto& kernel : compilation.kernels)
+    kernels.add_json(JsonObject().add("expression", kernel.expression).add("reason", kernel.reason).str());
+  JsonObject object;
+  object.add("interpreted", jit::engine() == jit::Engine::kInterpreter).add("loops", compilation.loops);
+  return object.add("seconds", compilation.seconds).add_json("not_fused", kernels.str()).str();
+}
+
 std::string bounds_json(const expr::Bounds& bounds, const arrow::DataType& type) {
   JsonObject object;
   if (bounds.none) object.add("only_null", true).add("origin", expr::bound_origin_name(*bounds.none));
@@ -170,8 +222,8 @@ std::string bounds_json(const expr::Bounds& bounds, const arrow::DataType& type)
   return object.str();
 }
 
-std::string report_json(const Explained& query, const plan::PipelineReport& report,
-                        const Measured* measured) {
+std::string report_json(const Explained& query, const plan::PipelineReport& report, const Measured* measured,
+                        const Compilation& compilation) {
   JsonObject object;
   object.add("name", query.name);
   JsonArray above, outputs, columns, pruned;
@@ -210,6 +262,7 @@ std::string report_json(const Explained& query, const plan::PipelineReport& repo
   object.add("rows_pruned", report.rows_pruned)
       .add("bytes", report.bytes)
       .add("bytes_pruned", report.bytes_pruned);
+  object.add_json("compiled", compilation_json(compilation));
   if (measured) {
     JsonObject run;
     const exec::ScanCounts& scan = measured->scan;
@@ -247,9 +300,11 @@ std::string measured_text(const Measured& measured) {
 }
 
 Status explain(const Options& options, int threads, const std::vector<Explained>& queries) {
-  std::string text;
+  std::string text, ir;
   JsonArray all;
   for (const Explained& query : queries) {
+    MILLSTREAM_ASSIGN(const Compilation compilation, compile(query.pipeline, !options.ir_file.empty()));
+    ir += compilation.ir;
     plan::PipelineReport report = plan::report_pipeline(query.pipeline);
     std::optional<Measured> measured;
     if (options.analyze) {
@@ -257,14 +312,21 @@ Status explain(const Options& options, int threads, const std::vector<Explained>
       report = plan::report_pipeline(query.pipeline, &measured->bounds);
     }
     if (options.json) {
-      all.add_json(report_json(query, report, measured ? &*measured : nullptr));
+      all.add_json(report_json(query, report, measured ? &*measured : nullptr, compilation));
       continue;
     }
     text += text.empty() ? "" : "\n";
     if (queries.size() > 1) text += query.name + "\n";
     for (const std::string& line : query.above) text += line + "\n";
     text += plan::report_text(report);
+    text += compilation_text(compilation);
     if (measured) text += measured_text(*measured);
+  }
+  if (!options.ir_file.empty()) {
+    std::ofstream file(options.ir_file);
+    file << ir;
+    file.close();
+    if (!file) return file_error("{} can't be written: {}", options.ir_file, std::strerror(errno));
   }
   if (options.json) text = JsonObject().add_json("queries", all.str()).str() + "\n";
   std::fwrite(text.data(), 1, text.size(), stdout);

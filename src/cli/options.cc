@@ -23,8 +23,8 @@ constexpr char kFooter[] =
 
 /// Option values as they were typed.
 struct Raw {
-  std::string ranks, trainers, threads, memory, deadline, transport, limit_rows, epochs, rows, files, seed,
-      max_restarts;
+  std::string ranks, trainers, threads, memory, deadline, engine, transport, limit_rows, epochs, rows, files,
+      seed, max_restarts;
 };
 
 Result<int64_t> whole_number(const std::string& option, const std::string& text, int64_t low, int64_t high) {
@@ -71,6 +71,18 @@ Status check_values(const Raw& raw, Options* options) {
       options->transport = loader::Transport::kMessages;
     else
       return usage_error("--transport {}: it must be auto, shared or messages", raw.transport);
+  }
+  if (!raw.engine.empty()) {
+    if (raw.engine == "auto")
+      options->engine = jit::Engine::kAuto;
+    else if (raw.engine == "compiled")
+      options->engine = jit::Engine::kCompiled;
+    else if (raw.engine == "interpreter")
+      options->engine = jit::Engine::kInterpreter;
+    else
+      return usage_error("--engine {}: it must be auto, compiled or interpreter", raw.engine);
+    if (options->engine == jit::Engine::kCompiled && !jit::can_compile())
+      return usage_error("--engine compiled: this build has no code generator (MILLSTREAM_JIT=OFF)");
   }
   if (!raw.limit_rows.empty()) {
     MILLSTREAM_ASSIGN(options->limit_rows, whole_number("--limit-rows", raw.limit_rows, 1, kMost));
@@ -231,6 +243,10 @@ Result<Options> parse_command_line(int argc, char** argv) {
         ->add_option("--deadline", raw.deadline,
                      "End the job when nothing moves for so many seconds; default 300")
         ->type_name("S");
+    command
+        ->add_option("--engine", raw.engine,
+                     "How expressions are evaluated: auto (compiled where it pays), compiled, interpreter")
+        ->type_name("E");
     command->add_flag("--json", options.json, "One JSON object on standard output");
     command->add_flag("--quiet", options.quiet, "No progress and no notices");
   };
@@ -350,6 +366,8 @@ Result<Options> parse_command_line(int argc, char** argv) {
       ->allow_extra_args(false);
   explain->add_flag("--analyze", options.analyze,
                     "Read the data too: bounds that were seen, rows, bytes, seconds");
+  explain->add_option("--ir", options.ir_file, "Write the LLVM IR of the compiled loops to a file")
+      ->type_name("FILE");
   add_common(explain);
 
   CLI::App* profile =

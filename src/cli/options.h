@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "jit/code.h"
 #include "loader/loader_config.h"
 
 namespace millstream::cli {
@@ -37,6 +38,7 @@ struct Options {
   bool json = false;
   bool quiet = false;
   double deadline_s = 300;
+  jit::Engine engine = jit::Engine::kAuto;
 
   // train, batches, predict, evaluate.
   loader::Transport transport = loader::Transport::kAuto;
@@ -71,6 +73,7 @@ struct Options {
 
   // explain.
   bool analyze = false;
+  std::string ir_file;
 
   // query.
   std::string query;       ///< also explain's --query

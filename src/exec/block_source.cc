@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/progress.h"
 #include "exec/entry_expressions.h"
+#include "jit/program.h"
 #include "plan/pruning.h"
 
 namespace millstream::exec {
@@ -42,11 +43,13 @@ struct BlockSource::Shared {
                                 schema_of(filter_columns));
       for (size_t i = 0; i < filter_columns.size(); ++i)
         if (filter.wants_dictionary(static_cast<int>(i))) dictionaries.push_back(filter_columns[i]);
+      filter_program = jit::Program::filter(filter.schema(), filter.expressions()[0]);
     }
     std::vector<expr::ExprPtr> over_columns;
     for (const auto& output : pipeline.outputs)
       over_columns.push_back(expr::remap_columns(output, output_place));
     outputs = EntryExpressions(over_columns, output_schema);
+    output_program = jit::Program::columns(outputs.schema(), outputs.expressions());
     for (const int c : late_columns)
       if (outputs.wants_dictionary(output_place[static_cast<size_t>(c)])) dictionaries.push_back(c);
   }
@@ -70,9 +73,10 @@ struct BlockSource::Shared {
   const plan::Pipeline pipeline;
   std::vector<int> filter_columns;  // positions in pipeline.columns
   std::vector<int> output_columns;
-  std::vector<int> late_columns;                 // of output_columns those that the filter does not read
-  EntryExpressions filter;                       // over filter_columns; one expression, or none
-  EntryExpressions outputs;                      // over output_columns
+  std::vector<int> late_columns;  // of output_columns those that the filter does not read
+  EntryExpressions filter;        // over filter_columns; one expression, or none
+  EntryExpressions outputs;       // over output_columns
+  std::optional<jit::Program> filter_program, output_program;  // of them
   std::vector<int> dictionaries;                 // columns of text that are welcome as dictionaries
   std::shared_ptr<arrow::Schema> output_schema;  // of output_columns
   std::mutex mutex;
@@ -174,7 +178,7 @@ class PipelineStream final : public BlockStream {
       if (!read.ok()) return *reading = read.status();
       filter_input = *std::move(read);
       MILLSTREAM_ASSIGN(const Batch over, filter_values_.extend(shared_->filter, filter_input));
-      auto evaluated = expr::evaluate_filter(*shared_->filter.expressions()[0], *over);
+      auto evaluated = shared_->filter_program->select(*over);
       if (!evaluated.ok()) return filter_error(evaluated.status(), filter_input, over, reading);
       selected = *std::move(evaluated);
       counts_.rows_filtered += count - static_cast<int64_t>(selected.size());
@@ -224,24 +228,14 @@ class PipelineStream final : public BlockStream {
   // The outputs, or the error of the lowest row; its position.row is the row in the block.
   Status project(const Batch& columns, const std::vector<int32_t>* selection, Batch* out) {
     MILLSTREAM_ASSIGN(const Batch input, output_values_.extend(shared_->outputs, columns));
-    arrow::ArrayVector outputs;
-    outputs.reserve(shared_->outputs.expressions().size());
-    Status lowest;
-    for (const expr::ExprPtr& output : shared_->outputs.expressions()) {
-      auto value = expr::evaluate(*output, *input);
-      if (value.ok()) {
-        outputs.push_back(*std::move(value));
-        continue;
-      }
-      if (lowest.ok() || row_of(value.status()) < row_of(lowest)) lowest = value.status();
-    }
-    if (!lowest.ok()) {
-      const int64_t row = row_of(lowest);
-      if (row < 0 || selection == nullptr) return lowest;
-      return with_category(lowest, error_category(lowest),
+    auto outputs = shared_->output_program->evaluate(*input);
+    if (!outputs.ok()) {
+      const int64_t row = row_of(outputs.status());
+      if (row < 0 || selection == nullptr) return outputs.status();
+      return with_category(outputs.status(), error_category(outputs.status()),
                            SourcePosition{0, (*selection)[static_cast<size_t>(row)]});
     }
-    *out = arrow::RecordBatch::Make(pipeline_.schema, input->num_rows(), std::move(outputs));
+    *out = arrow::RecordBatch::Make(pipeline_.schema, input->num_rows(), *std::move(outputs));
     return Status::OK();
   }
 

@@ -22,6 +22,8 @@ class EntryExpressions {
 
   /// Over what Values::extend() gives.
   const std::vector<expr::ExprPtr>& expressions() const { return expressions_; }
+  /// Of what Values::extend() gives.
+  const std::shared_ptr<arrow::Schema>& schema() const { return schema_; }
   /// Would it help to have the column as a dictionary?
   bool wants_dictionary(int column) const { return wants_dictionary_[static_cast<size_t>(column)]; }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "exec/sort.h"
+#include "jit/program.h"
 
 namespace millstream::exec {
 namespace {
@@ -122,36 +123,34 @@ class MappedUnits : public Units {
 class FilterUnits final : public MappedUnits {
  public:
   FilterUnits(std::unique_ptr<Units> input, expr::ExprPtr predicate)
-      : MappedUnits(std::move(input)), predicate_(std::move(predicate)) {}
+      : MappedUnits(std::move(input)),
+        filter_(jit::Program::filter(input_->schema(), std::move(predicate))) {}
   const std::shared_ptr<arrow::Schema>& schema() const override { return input_->schema(); }
   Result<Batch> map(const Batch& batch) const override {
-    MILLSTREAM_ASSIGN(auto rows, expr::evaluate_filter(*predicate_, *batch));
+    MILLSTREAM_ASSIGN(auto rows, filter_.select(*batch));
     if (static_cast<int64_t>(rows.size()) == batch->num_rows()) return batch;
     return expr::take_rows(*batch, rows);
   }
 
  private:
-  expr::ExprPtr predicate_;
+  const jit::Program filter_;
 };
 
 class ProjectionUnits final : public MappedUnits {
  public:
   ProjectionUnits(std::unique_ptr<Units> input, std::vector<expr::ExprPtr> expressions,
                   std::shared_ptr<arrow::Schema> schema)
-      : MappedUnits(std::move(input)), expressions_(std::move(expressions)), schema_(std::move(schema)) {}
+      : MappedUnits(std::move(input)),
+        program_(jit::Program::columns(input_->schema(), std::move(expressions))),
+        schema_(std::move(schema)) {}
   const std::shared_ptr<arrow::Schema>& schema() const override { return schema_; }
   Result<Batch> map(const Batch& batch) const override {
-    arrow::ArrayVector columns;
-    columns.reserve(expressions_.size());
-    for (const expr::ExprPtr& expression : expressions_) {
-      MILLSTREAM_ASSIGN(auto column, expr::evaluate(*expression, *batch));
-      columns.push_back(std::move(column));
-    }
+    MILLSTREAM_ASSIGN(auto columns, program_.evaluate(*batch));
     return arrow::RecordBatch::Make(schema_, batch->num_rows(), std::move(columns));
   }
 
  private:
-  std::vector<expr::ExprPtr> expressions_;
+  const jit::Program program_;
   std::shared_ptr<arrow::Schema> schema_;
 };
 

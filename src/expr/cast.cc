@@ -36,14 +36,34 @@ Status cast_kernel(KernelCall& call) {
 struct Cast {
   Kernel kernel = nullptr;
   bool can_fail = false;
+  void (*fuse)(Binding& binding) = nullptr;
+};
+
+/// The body that a cast between two types has.
+template <bool kTry, class From, class Prepare>
+struct PreparedCast {
+  auto operator()(const Expression& cast) const {
+    auto body = Prepare{}(*cast.arguments[0]->type, *cast.type);
+    if constexpr (std::is_empty_v<decltype(body)> && std::is_default_constructible_v<decltype(body)>) {
+      return [](From x) { return tried<kTry>(decltype(body){}(x)); };
+    } else {
+      return [body](From x) { return tried<kTry>(body(x)); };
+    }
+  }
 };
 
 template <class From, class Prepare>
 Cast cast(bool try_cast) {
   using Body = decltype(Prepare{}(std::declval<arrow::DataType>(), std::declval<arrow::DataType>()));
   using R = decltype(std::declval<Body>()(std::declval<From>()));
-  return {try_cast ? cast_kernel<true, From, Prepare> : cast_kernel<false, From, Prepare>,
-          IsChecked<R>::value};
+#ifdef MILLSTREAM_BITCODE
+  Kernel kernel = nullptr;
+#else
+  Kernel kernel = try_cast ? cast_kernel<true, From, Prepare> : cast_kernel<false, From, Prepare>;
+#endif
+  return {kernel, IsChecked<R>::value,
+          try_cast ? fuse_prepared<PreparedCast<true, From, Prepare>, From>
+                   : fuse_prepared<PreparedCast<false, From, Prepare>, From>};
 }
 
 template <class From, class To>
@@ -414,6 +434,7 @@ std::shared_ptr<const Binding> find_cast(const TypePtr& from, const TypePtr& to,
     Cast found = choose(*from, *to, try_cast);
     if (!found.kernel) return nullptr;
     binding.kernel = found.kernel;
+    if (found.fuse) found.fuse(binding);
     binding.can_fail = found.can_fail && !try_cast;
     binding.gives_null = found.can_fail && try_cast;
   }

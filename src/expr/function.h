@@ -63,6 +63,19 @@ enum class NullPolicy : uint8_t {
   kOwn,        ///< the kernel reads and writes validity itself
 };
 
+/// How generated code (jit) computes a call.
+enum class Fusion : uint8_t {
+  kNone,  ///< not at all: the kernel makes a column of it
+  kBody,  ///< Binding::body, NULL where an argument is
+  kNot,
+  kIsNull,
+  kIsNotNull,
+  kIn,           ///< body(value, item) says whether they are equal
+  kPick,         ///< least, greatest: body(candidate, best) says whether the candidate replaces the best
+  kDistinct,     ///< body(a, b) says whether two values differ
+  kNotDistinct,  ///< likewise, and the answer is turned round
+};
+
 /// A function for certain argument types.
 struct Binding {
   std::vector<TypePtr> parameters;  ///< arguments are cast to these
@@ -72,6 +85,16 @@ struct Binding {
   bool can_fail = false;    ///< some values are errors
   bool gives_null = false;  ///< NULL is possible although no argument is NULL
   bool never_null = false;  ///< kOwn: not NULL whatever the arguments are
+
+  Fusion fusion = Fusion::kNone;
+  /// What the body over one row is called in the bitcode of all bodies; expr/kernel.h makes it.
+  const char* body = nullptr;
+  /// The bytes that the body is given before its arguments: what it derives from the call's types and constants;
+  /// null: it takes none.
+  void (*state)(const Expression& call, std::string& bytes) = nullptr;
+  /// The body takes this many of the arguments, from this one on.
+  uint8_t first_body_argument = 0;
+  uint8_t body_arguments = 255;
 };
 
 struct Example {

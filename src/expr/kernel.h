@@ -16,6 +16,7 @@
 #include <string_view>
 #include <tuple>
 #include <type_traits>
+#include <typeinfo>
 #include <utility>
 
 #include <arrow/api.h>
@@ -389,6 +390,106 @@ Status run(KernelCall& call) {
   }
 }
 
+// ---- bodies for generated code
+// ----------------------------------------------------------------------------------------------------
+//
+// clang compiles the same files to bitcode with MILLSTREAM_BITCODE defined: then there are no loops, and every
+// body over one row, a `call` below, is emitted. Generated code calls it, everything by pointer, and it dissolves there.
+// Its name in the bitcode follows from that of its class, which both compilers mangle alike.
+
+#ifdef MILLSTREAM_BITCODE
+#define MILLSTREAM_EMIT [[gnu::used]]
+#else
+#define MILLSTREAM_EMIT
+#endif
+
+/// Value and flag of a body's result: why it failed (Failure), or whether there is a value (1).
+template <class R, class T>
+MILLSTREAM_BODY void give(const R& r, T* value, uint8_t* flag) {
+  if constexpr (IsChecked<R>::value) {
+    *value = r.value;
+    *flag = static_cast<uint8_t>(r.failure);
+  } else if constexpr (IsMaybe<R>::value) {
+    *value = r.value;
+    *flag = r.valid;
+  } else {
+    *value = r;
+  }
+}
+
+template <class Body, class... A>
+struct Scalar {
+  using R = ResultOf<Body, A...>;
+  MILLSTREAM_EMIT static void call(const A*... x, typename ValueOf<R>::type* value, uint8_t* flag) {
+    give<R>(Body::body(*x...), value, flag);
+  }
+};
+
+/// A body with state: what `Prepare{}(call)` returns.
+template <class Prepare, class... A>
+struct PreparedScalar {
+  using Body = decltype(Prepare{}(std::declval<const Expression&>()));
+  using R = decltype(std::declval<const Body&>()(std::declval<A>()...));
+  MILLSTREAM_EMIT static void call(const Body* body, const A*... x, typename ValueOf<R>::type* value,
+                                   uint8_t* flag) {
+    give<R>((*body)(*x...), value, flag);
+  }
+};
+
+template <class S>
+const char* body_name() {
+#ifdef MILLSTREAM_BITCODE
+  [[maybe_unused]] static auto* volatile emitted = &S::call;
+#endif
+  return typeid(S).name();
+}
+
+/// Whether generated code can take what a body returns: texts it can't.
+template <class R>
+constexpr bool kIsFusible =
+    !std::is_void_v<R> && !std::is_same_v<typename ValueOf<R>::type, std::string_view>;
+
+/// `fusion` by Body over arguments of types A.
+template <class Body, class... A>
+void fuse(Binding& binding, Fusion fusion = Fusion::kBody) {
+  if constexpr (kIsFusible<ResultOf<Body, A...>>) {
+    binding.fusion = fusion;
+    binding.body = body_name<Scalar<Body, A...>>();
+  }
+}
+
+/// The body is Prepare{}(call) over arguments of types A; the kernel stays what it is.
+template <class Prepare, class... A>
+void fuse_prepared(Binding& binding) {
+  using S = PreparedScalar<Prepare, A...>;
+  using Body = typename S::Body;
+  static_assert(std::is_trivially_copyable_v<Body>);
+  if constexpr (kIsFusible<typename S::R>) {
+    binding.fusion = Fusion::kBody;
+    binding.body = body_name<S>();
+    binding.state = [](const Expression& call, std::string& bytes) {
+      const Body body = Prepare{}(call);
+      bytes.clear();
+      if constexpr (!std::is_empty_v<Body>) bytes.assign(reinterpret_cast<const char*>(&body), sizeof body);
+    };
+  }
+}
+
+/// Kernel and body of Prepare{}(call), over the first arguments, of types A.
+template <class Prepare, class... A>
+void prepared(Binding& binding) {
+  binding.body_arguments = sizeof...(A);
+#ifndef MILLSTREAM_BITCODE
+  binding.kernel = [](KernelCall& call) -> Status {
+    const auto body = Prepare{}(call.expression);
+    using R = decltype(body(std::declval<A>()...));
+    KernelCall first{call.expression, call.arguments.first(sizeof...(A)), call.rows, call.validity, call.out};
+    return loop_over<R, A...>(first, body);
+  };
+#endif
+  fuse_prepared<Prepare, A...>(binding);
+}
+
 /// One overload: Body over arguments of types A.
 template <class Body, class... A>
 Binding overload() {
@@ -402,7 +503,10 @@ Binding overload() {
     binding.can_fail = IsChecked<R>::value;
     binding.gives_null = IsMaybe<R>::value;
   }
+#ifndef MILLSTREAM_BITCODE
   binding.kernel = run<Body, A...>;
+#endif
+  fuse<Body, A...>(binding);
   return binding;
 }
 

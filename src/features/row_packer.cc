@@ -3,8 +3,10 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <mutex>
 
 #include "base/check.h"
+#include "jit/program.h"
 
 namespace millstream::features {
 namespace {
@@ -143,6 +145,39 @@ int64_t first_not_finite(const double* values, int64_t count) {
   return -1;
 }
 
+/// A program for every schema that batches came with: columns may be narrower than declared.
+struct RowPacker::Compiled {
+  Result<std::shared_ptr<const jit::Program>> of(const arrow::RecordBatch& batch) {
+    const std::lock_guard lock(mutex);
+    for (const auto& [schema, program] : programs) {
+      bool same = true;
+      for (int i = 0; i < batch.num_columns() && same; ++i)
+        same = batch.column_data(i)->type->Equals(*schema->field(i)->type());
+      if (same) return program;
+    }
+    arrow::FieldVector fields;
+    std::vector<expr::ExprPtr> as_declared;
+    for (int i = 0; i < batch.num_columns(); ++i) {
+      const auto& declared = input->field(i);
+      fields.push_back(declared->WithType(batch.column_data(i)->type));
+      MILLSTREAM_ASSIGN(auto column, expr::make_cast(expr::make_column(i, *fields.back()), declared->type()));
+      as_declared.push_back(std::move(column));
+    }
+    std::vector<expr::ExprPtr> over_batch;
+    for (const expr::ExprPtr& expression : expressions)
+      over_batch.push_back(expr::substitute_columns(expression, as_declared));
+    auto schema = arrow::schema(std::move(fields));
+    programs.emplace_back(
+        schema, std::make_shared<const jit::Program>(jit::Program::rows(schema, std::move(over_batch))));
+    return programs.back().second;
+  }
+
+  std::shared_ptr<arrow::Schema> input;
+  std::vector<expr::ExprPtr> expressions;
+  std::mutex mutex;
+  std::vector<std::pair<std::shared_ptr<arrow::Schema>, std::shared_ptr<const jit::Program>>> programs;
+};
+
 Result<RowPacker> RowPacker::make(const Fitted& fitted, const std::string& target, bool of_bundle,
                                   const std::string& weight, bool training) {
   RowPacker packer;
@@ -192,6 +227,10 @@ Result<RowPacker> RowPacker::make(const Fitted& fitted, const std::string& targe
   for (const FeatureColumn& feature : packer.embedded_)
     add(feature.name, feature.expression, Column::Role::kId, feature.categories);
   if (!weight.empty()) MILLSTREAM_TRY(add_raw(weight, Column::Role::kWeight));
+  if (!packer.embedded_.empty() || !weight.empty()) return packer;  // those are checked value by value
+  packer.compiled_ = std::make_shared<Compiled>();
+  packer.compiled_->input = packer.input_;
+  for (const Column& column : packer.columns_) packer.compiled_->expressions.push_back(column.expression);
   return packer;
 }
 
@@ -206,6 +245,11 @@ Status RowPacker::pack(const arrow::RecordBatch& batch, const int32_t* rows, int
   MILLSTREAM_CHECK(batch.num_columns() == input_->num_fields());
   if (count == 0) return Status::OK();
   const int stride = row_floats();
+  if (compiled_ && jit::engine() != jit::Engine::kInterpreter) {
+    MILLSTREAM_ASSIGN(const auto program, compiled_->of(batch));
+    MILLSTREAM_ASSIGN(const bool packed, program->pack(batch, rows, count, stride, out));
+    if (packed) return Status::OK();
+  }
 
   // What goes through the interpreter is evaluated over the wanted rows alone, in the declared types.
   std::shared_ptr<arrow::RecordBatch> taken;

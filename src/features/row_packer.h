@@ -2,8 +2,9 @@
 // Evaluates fitted features over record batches into packed rows of 4-byte words: features in order (float32), then the
 // target, the ids of embedded columns (int32), the weight.
 //
-// Plain scaling, (column - a) / b or the column alone, is written straight from the typed column; everything
-// else goes through expr::evaluate. Both compute in double and round once to float32, so the bits are equal.
+// Where there is compiled code for them (jit/program.h), all features of a few rows come from it at once. Else plain
+// scaling, (column - a) / b or the column alone, is written straight from the typed column, and everything else goes
+// through expr::evaluate. All compute in double and round once to float32, so the bits are equal.
 
 #include <memory>
 #include <string>
@@ -54,9 +55,12 @@ class RowPacker {
     }
     int64_t categories = 0;  ///< kId
   };
+  struct Compiled;
+
   std::shared_ptr<arrow::Schema> input_;
   std::vector<Column> columns_;
   std::vector<FeatureColumn> embedded_;
+  std::shared_ptr<Compiled> compiled_;  ///< null where there are ids or a weight
   int num_features_ = 0;
   bool has_target_ = false, has_weight_ = false;
   bool of_bundle_ = false;

@@ -151,16 +151,37 @@ std::pair<int, int> whole_and_scale(const DecimalPair& pair) {
           std::max(decimal_scale(*pair.left), decimal_scale(*pair.right))};
 }
 
-/// f(a, b, &result) says whether 128 bits were too few; the result must also fit the width.
-template <class F>
-Status decimal_loop(KernelCall& call, F f) {
-  const __int128 limit = power_of_ten(decimal_width(*call.out.type));
-  return loop_over<Checked<Decimal>, Decimal, Decimal>(call, [limit, f](Decimal a, Decimal b) {
-    __int128 r = 0;
-    bool overflow = f(a.digits, b.digits, &r);
-    return checked(Decimal{r}, overflow || r >= limit || r <= -limit, Failure::kOverflow);
-  });
-}
+enum class Operation : uint8_t { kAdd, kSubtract, kMultiply };
+
+/// The result must fit 128 bits, and the width of its type.
+template <Operation kOperation>
+struct DecimalOperation {
+  auto operator()(const Expression& call) const {
+    return [limit = power_of_ten(decimal_width(*call.type))](Decimal a, Decimal b) {
+      __int128 r = 0;
+      bool overflow = kOperation == Operation::kAdd        ? __builtin_add_overflow(a.digits, b.digits, &r)
+                      : kOperation == Operation::kSubtract ? __builtin_sub_overflow(a.digits, b.digits, &r)
+                                                           : __builtin_mul_overflow(a.digits, b.digits, &r);
+      return checked(Decimal{r}, overflow || r >= limit || r <= -limit, Failure::kOverflow);
+    };
+  }
+};
+
+template <bool kRemainder>
+struct DecimalDivision {
+  auto operator()(const Expression&) const {
+    return [](Decimal a, Decimal b) -> Checked<Decimal> {
+      if (b.digits == 0) return {Decimal{0}, Failure::kDivisionByZero};
+      return {Decimal{kRemainder ? a.digits % b.digits : a.digits / b.digits}};
+    };
+  }
+};
+
+struct NegateDecimal {
+  auto operator()(const Expression&) const {
+    return [](Decimal x) { return Decimal{-x.digits}; };
+  }
+};
 
 template <bool kSubtract>
 Result<std::optional<Binding>> bind_sum(const std::vector<ExprPtr>& arguments) {
@@ -172,11 +193,7 @@ Result<std::optional<Binding>> bind_sum(const std::vector<ExprPtr>& arguments) {
   binding.result = decimal_type(width, scale);
   binding.parameters = {binding.result, binding.result};
   binding.can_fail = whole + scale + 1 > kMaxWidth;
-  binding.kernel = [](KernelCall& call) -> Status {
-    return decimal_loop(call, [](__int128 a, __int128 b, __int128* r) {
-      return kSubtract ? __builtin_sub_overflow(a, b, r) : __builtin_add_overflow(a, b, r);
-    });
-  };
+  prepared<DecimalOperation<kSubtract ? Operation::kSubtract : Operation::kAdd>, Decimal, Decimal>(binding);
   return binding;
 }
 
@@ -199,10 +216,7 @@ Result<std::optional<Binding>> bind_product(const std::vector<ExprPtr>& argument
   binding.result = decimal_type(std::min(width, most), scale);
   binding.parameters = {pair->left, pair->right};
   binding.can_fail = width > most;
-  binding.kernel = [](KernelCall& call) -> Status {
-    return decimal_loop(call,
-                        [](__int128 a, __int128 b, __int128* r) { return __builtin_mul_overflow(a, b, r); });
-  };
+  prepared<DecimalOperation<Operation::kMultiply>, Decimal, Decimal>(binding);
   return binding;
 }
 
@@ -214,12 +228,7 @@ Result<std::optional<Binding>> bind_modulo(const std::vector<ExprPtr>& arguments
   binding.result = decimal_type(std::min(whole + scale, kMaxWidth), scale);
   binding.parameters = {binding.result, binding.result};
   binding.can_fail = true;
-  binding.kernel = [](KernelCall& call) -> Status {
-    return loop_over<Checked<Decimal>, Decimal, Decimal>(call, [](Decimal a, Decimal b) -> Checked<Decimal> {
-      if (b.digits == 0) return {Decimal{0}, Failure::kDivisionByZero};
-      return {Decimal{a.digits % b.digits}};
-    });
-  };
+  prepared<DecimalDivision<true>, Decimal, Decimal>(binding);
   return binding;
 }
 
@@ -232,12 +241,7 @@ Result<std::optional<Binding>> bind_integer_division(const std::vector<ExprPtr>&
   binding.result = decimal_type(kMaxWidth, 0);
   binding.parameters = {binding.result, binding.result};
   binding.can_fail = true;
-  binding.kernel = [](KernelCall& call) -> Status {
-    return loop_over<Checked<Decimal>, Decimal, Decimal>(call, [](Decimal a, Decimal b) -> Checked<Decimal> {
-      if (b.digits == 0) return {Decimal{0}, Failure::kDivisionByZero};
-      return {Decimal{a.digits / b.digits}};
-    });
-  };
+  prepared<DecimalDivision<false>, Decimal, Decimal>(binding);
   return binding;
 }
 
@@ -247,9 +251,7 @@ Result<std::optional<Binding>> bind_difference_or_negation(const std::vector<Exp
   Binding binding;
   binding.result = arguments[0]->type;
   binding.parameters = {binding.result};
-  binding.kernel = [](KernelCall& call) -> Status {
-    return loop_over<Decimal, Decimal>(call, [](Decimal x) { return Decimal{-x.digits}; });
-  };
+  prepared<NegateDecimal, Decimal>(binding);
   return binding;
 }
 

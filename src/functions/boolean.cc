@@ -40,6 +40,7 @@ Result<std::optional<Binding>> bind_null_test(const std::vector<ExprPtr>& argume
   binding.parameters = {arguments[0]->type};
   binding.result = arrow::boolean();
   binding.kernel = null_test<kNull>;
+  binding.fusion = kNull ? Fusion::kIsNull : Fusion::kIsNotNull;
   binding.nulls = NullPolicy::kOwn;
   binding.never_null = true;
   return binding;
@@ -55,6 +56,7 @@ Result<std::optional<Binding>> bind_not(const std::vector<ExprPtr>& arguments) {
   binding.parameters = {arrow::boolean()};
   binding.result = arrow::boolean();
   binding.kernel = negate;
+  binding.fusion = Fusion::kNot;
   return binding;
 }
 

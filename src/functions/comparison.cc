@@ -59,8 +59,12 @@ Result<std::optional<Binding>> bind(const std::vector<ExprPtr>& arguments) {
   Binding binding;
   binding.parameters = {type, type};
   binding.result = arrow::boolean();
-  bool ordered =
-      with_ordered_type(*type, [&]<class T>(std::type_identity<T>) { binding.kernel = run<Body, T, T>; });
+  bool ordered = with_ordered_type(*type, [&]<class T>(std::type_identity<T>) {
+#ifndef MILLSTREAM_BITCODE
+    binding.kernel = run<Body, T, T>;
+#endif
+    fuse<Body, T, T>(binding);
+  });
   if (!ordered) return query_error("values of type {} can't be compared", sql_type_name(*type));
   return binding;
 }
@@ -89,6 +93,7 @@ Result<std::optional<Binding>> bind_distinct(const std::vector<ExprPtr>& argumen
   if (!binding) return std::nullopt;
   with_ordered_type(*binding->parameters[0],
                     [&]<class T>(std::type_identity<T>) { binding->kernel = distinct<T, kNegated>; });
+  binding->fusion = kNegated ? Fusion::kNotDistinct : Fusion::kDistinct;
   binding->nulls = NullPolicy::kOwn;
   binding->never_null = true;
   return binding;

@@ -16,6 +16,14 @@ MILLSTREAM_BODY bool better(const T& candidate, const T& best) {
   return kGreatest ? less_value(best, candidate) : less_value(candidate, best);
 }
 
+template <bool kGreatest>
+struct Better {
+  template <class T>
+  MILLSTREAM_BODY static bool body(const T& candidate, const T& best) {
+    return better<T, kGreatest>(candidate, best);
+  }
+};
+
 bool known(const Value& value, int64_t row) {
   return is_set(validity_of(*value.data), value.data->offset + (value.constant ? 0 : row));
 }
@@ -119,6 +127,7 @@ Result<std::optional<Binding>> bind(const std::vector<ExprPtr>& arguments) {
     } else {
       binding.kernel = pick<T, kGreatest>;
     }
+    fuse<Better<kGreatest>, T, T>(binding, Fusion::kPick);
   });
   if (!ordered) return query_error("values of type {} have no {}", sql_type_name(*type), name);
   return binding;

@@ -152,10 +152,13 @@ std::vector<Binding> overloads_for(std::bool_constant<kClock>) {
   auto with_part = []<class T>(std::type_identity<T>) {
     Binding binding = overload<Between<Count>, T, T>();
     binding.parameters.insert(binding.parameters.begin(), arrow::utf8());
+    binding.first_body_argument = 1;
+#ifndef MILLSTREAM_BITCODE
     binding.kernel = [](KernelCall& call) -> Status {
       KernelCall times{call.expression, call.arguments.subspan(1), call.rows, call.validity, call.out};
       return run<Between<Count>, T, T>(times);
     };
+#endif
     return binding;
   };
   std::vector<Binding> all = {with_part(std::type_identity<Timestamp>{}),

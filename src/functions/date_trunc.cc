@@ -108,10 +108,13 @@ template <DatePart kPart, class T>
 Binding with_part() {
   Binding binding = overload<Trunc<kPart>, T>();
   binding.parameters.insert(binding.parameters.begin(), arrow::utf8());
+  binding.first_body_argument = 1;
+#ifndef MILLSTREAM_BITCODE
   binding.kernel = [](KernelCall& call) -> Status {
     KernelCall time{call.expression, call.arguments.subspan(1), call.rows, call.validity, call.out};
     return run<Trunc<kPart>, T>(time);
   };
+#endif
   return binding;
 }
 

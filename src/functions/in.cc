@@ -12,6 +12,13 @@ using namespace expr;
 
 namespace {
 
+struct Same {
+  template <class T>
+  MILLSTREAM_BODY static bool body(const T& a, const T& b) {
+    return equal_values(a, b);
+  }
+};
+
 template <class T>
 Status in_list(KernelCall& call) {
   std::vector<T> list;
@@ -69,8 +76,10 @@ Result<std::optional<Binding>> bind(const std::vector<ExprPtr>& arguments) {
   binding.parameters.assign(arguments.size(), arguments[0]->type);
   binding.result = arrow::boolean();
   binding.nulls = NullPolicy::kOwn;
-  if (!with_ordered_type(*arguments[0]->type,
-                         [&]<class T>(std::type_identity<T>) { binding.kernel = in_list<T>; })) {
+  if (!with_ordered_type(*arguments[0]->type, [&]<class T>(std::type_identity<T>) {
+        binding.kernel = in_list<T>;
+        fuse<Same, T, T>(binding, Fusion::kIn);
+      })) {
     return query_error("values of type {} can't be compared", sql_type_name(*arguments[0]->type));
   }
   return binding;

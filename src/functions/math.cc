@@ -120,6 +120,9 @@ Status factorial(KernelCall& call) {
   });
 }
 
+struct Pi {
+  MILLSTREAM_BODY static double body() { return std::numbers::pi; }
+};
 struct Atan2 {
   MILLSTREAM_BODY static double body(double y, double x) { return std::atan2(y, x); }
 };
@@ -214,12 +217,7 @@ MILLSTREAM_FUNCTION(math) {
   pi.name = "pi";
   pi.doc = "The number pi.";
   pi.examples = {{"pi()", "3.141592653589793"}};
-  Binding constant;
-  constant.result = arrow::float64();
-  constant.kernel = [](KernelCall& call) -> Status {
-    return loop_over<double>(call, [] { return std::numbers::pi; });
-  };
-  pi.overloads = {constant};
+  pi.overloads = {overload<Pi>()};
 
   Function isnan;
   isnan.name = "isnan";

@@ -130,6 +130,41 @@ MILLSTREAM_BODY __int128 divided(__int128 digits, __int128 power) {
   }
 }
 
+/// To the scale of the result; of negative places more digits go, which come back as zeros.
+template <Direction kDirection>
+struct RoundDecimal {
+  auto operator()(const Expression& call) const {
+    const int gone = decimal_scale(*call.arguments[0]->type) - decimal_scale(*call.type);
+    int zeros = 0;
+    if (call.arguments.size() == 2 && decimal_scale(*call.type) == 0) {
+      const auto wide = call.arguments[1]->literal->CastTo(arrow::int64()).ValueOrDie();
+      zeros =
+          static_cast<int>(std::clamp<int64_t>(-static_cast<const arrow::Int64Scalar&>(*wide).value, 0, 38));
+    }
+    return [power = power_of_ten(std::min(gone + zeros, 38)), back = power_of_ten(zeros),
+            limit = power_of_ten(decimal_width(*call.type))](Decimal x) {
+      __int128 y;
+      bool overflow = __builtin_mul_overflow(divided<kDirection>(x.digits, power), back, &y);
+      return checked(Decimal{y}, overflow || y >= limit || y <= -limit, Failure::kOverflow);
+    };
+  }
+};
+struct Unchanged {
+  auto operator()(const Expression&) const {
+    return [](Decimal x) { return x; };
+  }
+};
+struct AbsDecimal {
+  auto operator()(const Expression&) const {
+    return [](Decimal x) { return Decimal{x.digits < 0 ? -x.digits : x.digits}; };
+  }
+};
+struct SignDecimal {
+  auto operator()(const Expression&) const {
+    return [](Decimal x) { return static_cast<int8_t>((x.digits > 0) - (x.digits < 0)); };
+  }
+};
+
 /// A decimal to `places` digits behind the point; the type keeps the width.
 template <Direction kDirection>
 Result<std::optional<Binding>> bind_decimal(const std::vector<ExprPtr>& arguments, const char* name) {
@@ -159,34 +194,12 @@ Result<std::optional<Binding>> bind_decimal(const std::vector<ExprPtr>& argument
   const int scale = decimal_scale(type);
   if (places >= scale) {
     binding.result = of;
-    binding.kernel = [](KernelCall& call) -> Status {
-      return loop<Decimal>(
-          call, [](Decimal x) { return x; }, Strided<Decimal>(call.arguments[0]));
-    };
+    prepared<Unchanged, Decimal>(binding);
     return binding;
   }
   binding.result = decimal_type(decimal_width(type), static_cast<int>(std::max<int64_t>(places, 0)));
   binding.can_fail = true;
-  binding.kernel = [](KernelCall& call) -> Status {
-    // How many digits go: those between the scales, and with negative places more, which come back as zeros.
-    int gone = decimal_scale(*call.arguments[0].data->type) - decimal_scale(*call.out.type);
-    int zeros = 0;
-    if (call.arguments.size() == 2 && decimal_scale(*call.out.type) == 0) {
-      MILLSTREAM_ASSIGN(auto wide, call.expression.arguments[1]->literal->CastTo(arrow::int64()));
-      zeros =
-          static_cast<int>(std::clamp<int64_t>(-static_cast<const arrow::Int64Scalar&>(*wide).value, 0, 38));
-    }
-    const __int128 power = power_of_ten(std::min(gone + zeros, 38)), back = power_of_ten(zeros);
-    const __int128 limit = power_of_ten(decimal_width(*call.out.type));
-    return loop<Checked<Decimal>>(
-        call,
-        [=](Decimal x) {
-          __int128 y;
-          bool overflow = __builtin_mul_overflow(divided<kDirection>(x.digits, power), back, &y);
-          return checked(Decimal{y}, overflow || y >= limit || y <= -limit, Failure::kOverflow);
-        },
-        Strided<Decimal>(call.arguments[0]));
-  };
+  prepared<RoundDecimal<kDirection>, Decimal>(binding);
   return binding;
 }
 
@@ -209,10 +222,7 @@ Result<std::optional<Binding>> bind_abs(const std::vector<ExprPtr>& arguments) {
   Binding binding;
   binding.parameters = {arguments[0]->type};
   binding.result = arguments[0]->type;
-  binding.kernel = [](KernelCall& call) -> Status {
-    return loop_over<Decimal, Decimal>(
-        call, [](Decimal x) { return Decimal{x.digits < 0 ? -x.digits : x.digits}; });
-  };
+  prepared<AbsDecimal, Decimal>(binding);
   return binding;
 }
 
@@ -221,10 +231,7 @@ Result<std::optional<Binding>> bind_sign(const std::vector<ExprPtr>& arguments) 
   Binding binding;
   binding.parameters = {arguments[0]->type};
   binding.result = arrow::int8();
-  binding.kernel = [](KernelCall& call) -> Status {
-    return loop_over<int8_t, Decimal>(
-        call, [](Decimal x) { return static_cast<int8_t>((x.digits > 0) - (x.digits < 0)); });
-  };
+  prepared<SignDecimal, Decimal>(binding);
   return binding;
 }
 

@@ -102,7 +102,7 @@ struct MakeTimestamp {
   }
 };
 
-struct FromMillis {
+struct FromEpochMillis {
   static Checked<Timestamp> body(int64_t millis) {
     int64_t micros;
     const bool overflow = __builtin_mul_overflow(millis, int64_t{1000}, &micros) || micros > kTimestampMax ||
@@ -327,7 +327,7 @@ MILLSTREAM_FUNCTION(time_values) {
           {timestamp_of_parts<ZonedTimestamp>(), overload<MakeTimestamp<ZonedTimestamp>, int64_t>()}),
       time_function("make_timestamp_ms", "The timestamp of milliseconds since 1970-01-01.",
                     {{"make_timestamp_ms(1500)", "1970-01-01 00:00:01.5"}},
-                    {overload<FromMillis, int64_t>()}),
+                    {overload<FromEpochMillis, int64_t>()}),
       time_function("make_timestamp_ns", "The TIMESTAMP_NS of nanoseconds since 1970-01-01.",
                     {{"make_timestamp_ns(1)", "1970-01-01 00:00:00.000000001"}}, {from_nanos}),
       time_function("to_timestamp", "The instant of seconds since 1970-01-01.",

@@ -55,8 +55,12 @@ int64_t folder_bytes(const fs::path& folder) {
 
 }  // namespace
 
+std::string cache_directory(const std::string& configured) {
+  return configured.empty() ? default_directory() : configured;
+}
+
 SurveyCache::SurveyCache(const std::string& configured)
-    : directory_((configured.empty() ? default_directory() : configured) + "/survey") {}
+    : directory_(cache_directory(configured) + "/survey") {}
 
 std::string SurveyCache::entry_path(const std::string& key) const {
   return directory_ + "/" + key;

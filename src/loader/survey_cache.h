@@ -13,10 +13,12 @@ namespace millstream::loader {
 
 inline constexpr int64_t kSurveyCacheBytes = int64_t{20} << 30;
 
+/// `configured` or, where it is empty, $MILLSTREAM_CACHE, $XDG_CACHE_HOME/millstream or ~/.cache/millstream.
+std::string cache_directory(const std::string& configured);
+
 class SurveyCache {
  public:
-  /// `configured` or, where it is empty, $MILLSTREAM_CACHE, $XDG_CACHE_HOME/millstream or ~/.cache/millstream.
-  /// Nothing is created before something is written.
+  /// In cache_directory(configured). Nothing is created before something is written.
   explicit SurveyCache(const std::string& configured);
 
   const std::string& directory() const { return directory_; }

@@ -15,6 +15,7 @@
 #include "exec/file_catalog.h"
 #include "expr/type.h"
 #include "golden_file.h"
+#include "jit/code.h"
 #include "plan/pipeline_report.h"
 #include "query_run.h"
 #include "sql/binder.h"
@@ -259,6 +260,12 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     if (std::string_view(argv[i]) == "--bless") {
       bless = true;
+    } else if (std::string_view(argv[i]) == "--compiled") {
+      if (!jit::can_compile()) {
+        std::cerr << "this build has no code generator\n";
+        return 77;
+      }
+      jit::set_engine(jit::Engine::kCompiled);
     } else {
       arguments.emplace_back(argv[i]);
     }

@@ -36,6 +36,16 @@ std::string bytes_of(const T& value) {
   return {reinterpret_cast<const char*>(&value), sizeof value};
 }
 
+/// The same for the same values: columns by their places, since names need not be unique.
+std::string structure(const Expression& e) {
+  if (e.kind == Kind::kColumn) return fmt::format("#{}", e.column);
+  if (e.kind == Kind::kLiteral) return e.to_sql() + ":" + e.type->ToString();
+  std::string text =
+      fmt::format("{}{}:{}{}(", static_cast<int>(e.kind), e.name, e.type->ToString(), e.try_cast);
+  for (const ExprPtr& argument : e.arguments) text += structure(*argument) + ",";
+  return text + ")";
+}
+
 class Lowering {
  public:
   explicit Lowering(Lowered& out) : out_(out) {}
@@ -82,8 +92,7 @@ class Lowering {
   bool input_nullable(int index) const { return input_nullable_[static_cast<size_t>(index)]; }
 
   int kernel_index(const ExprPtr& e, std::string reason) {
-    const std::string key = e->to_sql();
-    const auto [known, first] = kernels_.try_emplace(key, static_cast<int>(out_.kernels.size()));
+    const auto [known, first] = kernels_.try_emplace(structure(*e), static_cast<int>(out_.kernels.size()));
     if (first) out_.kernels.push_back({e, std::move(reason)});
     return known->second;
   }

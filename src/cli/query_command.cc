@@ -216,6 +216,13 @@ void print(const std::string& text) {
   std::fflush(stdout);
 }
 
+// The output is none of the files that the query reads.
+Status check_output(const std::string& output, const plan::Node& node) {
+  if (node.table != nullptr) MILLSTREAM_TRY(exec::check_output_is_no_input(output, *node.table));
+  if (node.input != nullptr) MILLSTREAM_TRY(check_output(output, *node.input));
+  return node.right != nullptr ? check_output(output, *node.right) : Status::OK();
+}
+
 Status run(const Options& options, comm::Job& job, const std::string& text, plan::Catalog& catalog,
            int threads, int64_t memory_bytes) {
   const int64_t begin = monotonic_ns();
@@ -231,10 +238,7 @@ Status run(const Options& options, comm::Job& job, const std::string& text, plan
   std::unique_ptr<Output> output;
   Status opened;
   if (job.rank() == 0) {
-    for (plan::NodePtr node = plan; node != nullptr && opened.ok(); node = node->input) {
-      if (node->kind == plan::NodeKind::kScan && !options.output.empty())
-        opened = exec::check_output_is_no_input(options.output, *node->table);
-    }
+    if (!options.output.empty()) opened = check_output(options.output, *plan);
     if (opened.ok()) {
       auto made = open_output(options, plan->schema, memory_bytes);
       opened = made.status();

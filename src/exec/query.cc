@@ -13,13 +13,18 @@
 #include "exec/sort.h"
 #include "exec/units.h"
 #include "plan/planner.h"
+#include "plan/rewrite.h"
 
 namespace millstream::exec {
 namespace {
 
 using Batch = std::shared_ptr<arrow::RecordBatch>;
+using expr::ExprPtr;
 using plan::NodeKind;
 using plan::NodePtr;
+
+// IN (SELECT …) of no more values is as if they had been listed.
+constexpr int64_t kMostListed = 64;
 
 // Bytes of the buffers that a batch keeps alive.
 int64_t bytes_of(const arrow::ArrayData& data) {
@@ -42,17 +47,113 @@ class Executor {
     OrderedStreamOptions stream;
     stream.threads = options_.threads;
     stream.everywhere = options_.everywhere;
-    NodePtr node = plan;
+    MILLSTREAM_ASSIGN(plan_, with_values(plan));
+    NodePtr node = plan_;
     if (node->kind == NodeKind::kLimit && node->input->kind != NodeKind::kSort) {
       stream.limit = node->limit;
       stream.offset = node->offset;
       node = node->input;
     }
     MILLSTREAM_ASSIGN(auto input, units(node));
-    return stream_in_order(job_, *input, stream, sink);
+    // What is known now of NULLs may be more than the plan says.
+    return stream_in_order(job_, *input, stream, [&](const Batch& batch) {
+      return sink(arrow::RecordBatch::Make(plan->schema, batch->num_rows(), batch->columns()));
+    });
   }
 
  private:
+  static bool has_subqueries(const plan::Node& node) {
+    return node.kind == NodeKind::kAttach || (node.input != nullptr && has_subqueries(*node.input)) ||
+           (node.right != nullptr && has_subqueries(*node.right));
+  }
+
+  // The plan with the values of its subqueries as constants, which then serve as if they had been written: row groups
+  // are left out by them.
+  Result<NodePtr> with_values(const NodePtr& node) {
+    if (!has_subqueries(*node)) return node;
+    auto copy = std::make_shared<plan::Node>(*node);
+    if (node->input != nullptr) {
+      MILLSTREAM_ASSIGN(copy->input, with_values(node->input));
+    }
+    if (node->right != nullptr) {
+      MILLSTREAM_ASSIGN(copy->right, with_values(node->right));
+    }
+    if (node->kind != NodeKind::kAttach) return copy;
+    MILLSTREAM_ASSIGN(const Batch rows, everything(copy->right, "the rows of a query in an expression"));
+    ExprPtr value;
+    switch (node->attach) {
+      case plan::AttachKind::kExists:
+        value = expr::make_literal(std::make_shared<arrow::BooleanScalar>(rows->num_rows() > 0));
+        break;
+      case plan::AttachKind::kValue: {
+        if (rows->num_rows() > 1) {
+          return data_error("the query in an expression at line {}, column {} gives more than one row",
+                            node->position.line, node->position.column);
+        }
+        std::shared_ptr<arrow::Scalar> scalar = arrow::MakeNullScalar(rows->schema()->field(0)->type());
+        if (rows->num_rows() == 1) {
+          MILLSTREAM_ASSIGN(scalar, rows->column(0)->GetScalar(0));
+        }
+        value = expr::make_literal(std::move(scalar), node->position);
+        break;
+      }
+      case plan::AttachKind::kIn: {
+        if (rows->num_rows() > kMostListed) {
+          subquery_values_.emplace(copy.get(), rows);
+          return copy;
+        }
+        if (rows->num_rows() == 0) {
+          value = expr::make_literal(std::make_shared<arrow::BooleanScalar>(false));
+          break;
+        }
+        std::vector<ExprPtr> list;
+        for (int64_t i = 0; i < rows->num_rows(); ++i) {
+          std::shared_ptr<arrow::Scalar> scalar = std::make_shared<arrow::NullScalar>();
+          if (rows->column(0)->IsValid(i)) {
+            MILLSTREAM_ASSIGN(scalar, rows->column(0)->GetScalar(i));
+          }
+          list.push_back(expr::make_literal(std::move(scalar), node->position));
+        }
+        MILLSTREAM_ASSIGN(value, expr::make_in(node->left_keys[0], std::move(list), node->position));
+        break;
+      }
+    }
+    std::vector<ExprPtr> columns;
+    for (int i = 0; i < copy->input->schema->num_fields(); ++i)
+      columns.push_back(expr::make_column(i, *copy->input->schema->field(i)));
+    columns.push_back(std::move(value));
+    return plan::make_project(copy->input, node->schema->field_names(), std::move(columns));
+  }
+
+  // All rows of a plan, on every rank.
+  Result<Batch> everything(const NodePtr& node, std::string_view what) {
+    MILLSTREAM_ASSIGN(auto input, units(node));
+    OrderedStreamOptions stream;
+    stream.threads = options_.threads;
+    stream.everywhere = true;
+    std::vector<Batch> batches;
+    MILLSTREAM_TRY(stream_in_order(job_, *input, stream, [&](const Batch& batch) -> Status {
+      MILLSTREAM_TRY(hold(bytes_of(*batch), what));
+      batches.push_back(batch);
+      return Status::OK();
+    }));
+    nodes_.push_back(node);
+    return concatenate(input->schema(), batches);
+  }
+
+  // IN (SELECT …) of many values.
+  Result<std::unique_ptr<Units>> member(const plan::Node& node) {
+    const Batch& rows = subquery_values_.at(&node);
+    std::vector<uint32_t> groups;
+    auto values =
+        std::make_shared<GroupTable>(std::vector<std::shared_ptr<arrow::DataType>>{rows->column(0)->type()});
+    MILLSTREAM_TRY(values->find_or_add({rows->column(0)}, rows->num_rows(), groups));
+    MILLSTREAM_TRY(hold(values->memory(), "the values of IN"));
+    MILLSTREAM_ASSIGN(auto input, units(node.input));
+    return units_with_membership(std::move(input), node.left_keys[0], std::move(values),
+                                 rows->column(0)->null_count() > 0, node.schema);
+  }
+
   // The node's rows as units; what cannot stream is computed first.
   Result<std::unique_ptr<Units>> units(const NodePtr& node) {
     if (plan::streams(*node)) {
@@ -77,6 +178,13 @@ class Executor {
         return aggregated(*node);
       case NodeKind::kJoin:
         return joined(*node);
+      case NodeKind::kUnion: {
+        MILLSTREAM_ASSIGN(auto first, units(node->input));
+        MILLSTREAM_ASSIGN(auto second, units(node->right));
+        return units_of_both(std::move(first), std::move(second), node->schema);
+      }
+      case NodeKind::kAttach:
+        return member(*node);
       case NodeKind::kScan:
         break;
     }
@@ -286,6 +394,9 @@ class Executor {
   comm::Job* job_;
   const QueryRunOptions& options_;
   int64_t held_ = 0;
+  NodePtr plan_;
+  std::vector<NodePtr> nodes_;  // of subqueries, to which joins refer
+  std::map<const plan::Node*, Batch> subquery_values_;
   std::vector<std::unique_ptr<JoinTable>> joins_;  // that units refer to
 };
 

@@ -90,6 +90,39 @@ class BatchUnits final : public Units {
   int64_t morsel_rows_;
 };
 
+class BothUnits final : public Units {
+ public:
+  BothUnits(std::unique_ptr<Units> first, std::unique_ptr<Units> second,
+            std::shared_ptr<arrow::Schema> schema)
+      : first_(std::move(first)), second_(std::move(second)), schema_(std::move(schema)) {}
+  const std::shared_ptr<arrow::Schema>& schema() const override { return schema_; }
+  int count() const override { return first_->count() + second_->count(); }
+
+  Result<std::unique_ptr<UnitStream>> open(int unit) const override {
+    class Stream final : public UnitStream {
+     public:
+      Stream(std::shared_ptr<arrow::Schema> schema, std::unique_ptr<UnitStream> input)
+          : schema_(std::move(schema)), input_(std::move(input)) {}
+      Result<Batch> next() override {
+        MILLSTREAM_ASSIGN(auto batch, input_->next());
+        if (batch == nullptr) return nullptr;
+        return arrow::RecordBatch::Make(schema_, batch->num_rows(), batch->columns());
+      }
+
+     private:
+      std::shared_ptr<arrow::Schema> schema_;
+      std::unique_ptr<UnitStream> input_;
+    };
+    const int behind = unit - first_->count();
+    MILLSTREAM_ASSIGN(auto stream, behind < 0 ? first_->open(unit) : second_->open(behind));
+    return std::make_unique<Stream>(schema_, std::move(stream));
+  }
+
+ private:
+  std::unique_ptr<Units> first_, second_;
+  std::shared_ptr<arrow::Schema> schema_;
+};
+
 // Applies a function to every batch.
 class MappedUnits : public Units {
  public:
@@ -154,6 +187,43 @@ class ProjectionUnits final : public MappedUnits {
   std::shared_ptr<arrow::Schema> schema_;
 };
 
+class MembershipUnits final : public MappedUnits {
+ public:
+  MembershipUnits(std::unique_ptr<Units> input, expr::ExprPtr key, std::shared_ptr<const GroupTable> values,
+                  bool has_null, std::shared_ptr<arrow::Schema> schema)
+      : MappedUnits(std::move(input)),
+        key_(std::move(key)),
+        values_(std::move(values)),
+        has_null_(has_null),
+        schema_(std::move(schema)) {}
+  const std::shared_ptr<arrow::Schema>& schema() const override { return schema_; }
+  Result<Batch> map(const Batch& batch) const override {
+    MILLSTREAM_ASSIGN(const auto keys, expr::evaluate(*key_, *batch));
+    std::vector<uint32_t> found;
+    MILLSTREAM_TRY(values_->find({keys}, batch->num_rows(), found));
+    arrow::BooleanBuilder marks;
+    MILLSTREAM_TRY(marks.Reserve(batch->num_rows()));
+    for (int64_t i = 0; i < batch->num_rows(); ++i) {
+      const bool known = keys->IsValid(i) && found[static_cast<size_t>(i)] != GroupTable::kNone;
+      if (!known && (has_null_ || keys->IsNull(i))) {
+        marks.UnsafeAppendNull();
+      } else {
+        marks.UnsafeAppend(known);
+      }
+    }
+    MILLSTREAM_ASSIGN(auto column, marks.Finish());
+    arrow::ArrayVector columns = batch->columns();
+    columns.push_back(std::move(column));
+    return arrow::RecordBatch::Make(schema_, batch->num_rows(), std::move(columns));
+  }
+
+ private:
+  expr::ExprPtr key_;
+  std::shared_ptr<const GroupTable> values_;
+  bool has_null_;
+  std::shared_ptr<arrow::Schema> schema_;
+};
+
 class FirstUnits final : public MappedUnits {
  public:
   FirstUnits(std::unique_ptr<Units> input, std::vector<plan::SortKey> keys, int64_t rows)
@@ -170,6 +240,18 @@ class FirstUnits final : public MappedUnits {
 };
 
 }  // namespace
+
+std::unique_ptr<Units> units_of_both(std::unique_ptr<Units> first, std::unique_ptr<Units> second,
+                                     std::shared_ptr<arrow::Schema> schema) {
+  return std::make_unique<BothUnits>(std::move(first), std::move(second), std::move(schema));
+}
+
+std::unique_ptr<Units> units_with_membership(std::unique_ptr<Units> units, expr::ExprPtr key,
+                                             std::shared_ptr<const GroupTable> values, bool has_null,
+                                             std::shared_ptr<arrow::Schema> schema) {
+  return std::make_unique<MembershipUnits>(std::move(units), std::move(key), std::move(values), has_null,
+                                           std::move(schema));
+}
 
 std::unique_ptr<Units> units_with_first(std::unique_ptr<Units> units, std::vector<plan::SortKey> keys,
                                         int64_t rows) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "exec/block_source.h"
+#include "exec/group_table.h"
 
 namespace millstream::exec {
 
@@ -35,10 +36,20 @@ std::unique_ptr<Units> units_of_batches(std::shared_ptr<arrow::Schema> schema,
                                         std::vector<std::shared_ptr<arrow::RecordBatch>> batches,
                                         int64_t morsel_rows);
 
+/// The rows of `first`, then those of `second`, which has the same types.
+std::unique_ptr<Units> units_of_both(std::unique_ptr<Units> first, std::unique_ptr<Units> second,
+                                     std::shared_ptr<arrow::Schema> schema);
+
 /// `units` with a filter, or a projection, on top.
 std::unique_ptr<Units> units_with_filter(std::unique_ptr<Units> units, expr::ExprPtr predicate);
 std::unique_ptr<Units> units_with_projection(std::unique_ptr<Units> units,
                                              std::vector<expr::ExprPtr> expressions,
+                                             std::shared_ptr<arrow::Schema> schema);
+
+/// One boolean column more: is `key` among the values, which are at least one? NULL where it is not and the key or one of
+/// the values is NULL.
+std::unique_ptr<Units> units_with_membership(std::unique_ptr<Units> units, expr::ExprPtr key,
+                                             std::shared_ptr<const GroupTable> values, bool has_null,
                                              std::shared_ptr<arrow::Schema> schema);
 
 /// Of every batch the first `rows` rows by `keys`, sorted.

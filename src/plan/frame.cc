@@ -22,6 +22,38 @@ std::string joined(const std::vector<std::string>& items) {
   return result;
 }
 
+const char* join_text(JoinKind kind) {
+  switch (kind) {
+    case JoinKind::kInner:
+      return "JOIN";
+    case JoinKind::kLeft:
+      return "LEFT JOIN";
+    case JoinKind::kRight:
+      return "RIGHT JOIN";
+    case JoinKind::kFull:
+      return "FULL JOIN";
+    case JoinKind::kSemi:
+      return "SEMI JOIN";
+    case JoinKind::kAnti:
+      return "ANTI JOIN";
+  }
+  return "JOIN";
+}
+
+// A line of its own behind what may end in a comment.
+std::string closed(const std::string& text) {
+  return text + (text.find("--") == std::string::npos ? ")" : "\n)");
+}
+
+std::string quoted_list(const std::vector<std::string>& names) {
+  std::string result;
+  for (const std::string& name : names) {
+    if (!result.empty()) result += ", ";
+    result += quoted(name, '"');
+  }
+  return result;
+}
+
 }  // namespace
 
 Frame scan(const std::vector<std::string>& files) {
@@ -34,26 +66,23 @@ Frame scan(const std::vector<std::string>& files) {
   return frame;
 }
 
-// A filter after a filter, and a filter below a selection, go into one SELECT; else the frame so far becomes
-// a subquery, so that names mean the columns that it has.
+// The frame so far as a table, so that names mean the columns that it has.
+Frame Frame::nested() const {
+  Frame frame;
+  frame.input_ = "(\n" + sql() + "\n)";
+  return frame;
+}
+
+// A filter after a filter, and a filter below a selection, go into one SELECT.
 Frame Frame::filter(const std::string& condition) const {
-  Frame frame = *this;
-  if (!selection_.empty()) {
-    frame = Frame();
-    frame.input_ = "(\n" + sql() + "\n)";
-  }
-  // A line of its own: the condition may end in a comment.
-  const std::string part = "(" + condition + (condition.find("--") == std::string::npos ? ")" : "\n)");
+  Frame frame = selection_.empty() && tail_.empty() ? *this : nested();
+  const std::string part = closed("(" + condition);
   frame.condition_ = frame.condition_.empty() ? part : frame.condition_ + "\n  AND " + part;
   return frame;
 }
 
 Frame Frame::select(const std::vector<std::string>& items) const {
-  Frame frame = *this;
-  if (!selection_.empty()) {
-    frame = Frame();
-    frame.input_ = "(\n" + sql() + "\n)";
-  }
+  Frame frame = selection_.empty() && tail_.empty() ? *this : nested();
   frame.selection_ = joined(items);
   return frame;
 }
@@ -63,18 +92,77 @@ Frame Frame::with_columns(const std::vector<std::string>& items) const {
 }
 
 Frame Frame::drop(const std::vector<std::string>& columns) const {
-  std::string names;
-  for (const std::string& column : columns) {
-    if (!names.empty()) names += ", ";
-    names += quoted(column, '"');
-  }
-  return select({"* EXCLUDE (" + names + ")"});
+  return select({"* EXCLUDE (" + quoted_list(columns) + ")"});
+}
+
+Frame Frame::as(const std::string& name) const {
+  Frame frame = is_table() && !joins_ ? *this : nested();
+  frame.input_ += " AS " + quoted(name, '"');
+  return frame;
+}
+
+std::string Frame::table() const {
+  return is_table() ? input_ : nested().input_;
+}
+
+Frame Frame::joined_with(const Frame& other, JoinKind kind, const std::string& condition) const {
+  Frame frame;
+  frame.input_ = table() + "\n" + join_text(kind) + " " + (other.joins_ ? other.nested() : other).table() +
+                 " " + condition;
+  frame.joins_ = true;
+  return frame;
+}
+
+Frame Frame::join(const Frame& other, const std::string& on, JoinKind kind) const {
+  return joined_with(other, kind, "ON " + closed("(" + on));
+}
+
+Frame Frame::join_using(const Frame& other, const std::vector<std::string>& columns, JoinKind kind) const {
+  return joined_with(other, kind, "USING (" + quoted_list(columns) + ")");
+}
+
+Frame Frame::group_by(const std::vector<std::string>& keys,
+                      const std::vector<std::string>& aggregates) const {
+  std::vector<std::string> items = keys;
+  items.insert(items.end(), aggregates.begin(), aggregates.end());
+  Frame frame = select(items);
+  for (size_t i = 0; i < keys.size(); ++i)
+    frame.tail_ += (i == 0 ? "\nGROUP BY " : ", ") + std::to_string(i + 1);
+  // Nothing more goes into this SELECT.
+  return keys.empty() ? frame.nested() : frame;
+}
+
+Frame Frame::distinct() const {
+  Frame frame = nested();
+  frame.selection_ = "DISTINCT *";
+  return frame;
+}
+
+Frame Frame::order_by(const std::vector<std::string>& items) const {
+  Frame frame = limited_ ? nested() : *this;
+  frame.tail_ += "\nORDER BY " + joined(items);
+  frame.limited_ = true;
+  return frame;
+}
+
+Frame Frame::limit(int64_t rows, int64_t offset) const {
+  Frame frame = tail_.find("\nLIMIT ") == std::string::npos ? *this : nested();
+  frame.tail_ += "\nLIMIT " + std::to_string(rows);
+  if (offset > 0) frame.tail_ += " OFFSET " + std::to_string(offset);
+  frame.limited_ = true;
+  return frame;
+}
+
+Frame Frame::union_all(const Frame& other) const {
+  Frame frame;
+  frame.input_ = "(\n(" + sql() + "\n)\nUNION ALL\n(" + other.sql() + "\n)\n)";
+  return frame;
 }
 
 std::string Frame::sql() const {
   std::string result = "SELECT " + (selection_.empty() ? "*" : selection_) + "\nFROM " + input_;
   if (!condition_.empty()) result += "\nWHERE " + condition_;
-  return result;
+  return result + tail_;
 }
 
 }  // namespace millstream::plan

@@ -12,7 +12,7 @@
 
 namespace millstream::plan {
 
-enum class NodeKind : uint8_t { kScan, kFilter, kProject, kLimit, kAggregate, kSort, kJoin };
+enum class NodeKind : uint8_t { kScan, kFilter, kProject, kLimit, kAggregate, kSort, kJoin, kUnion, kAttach };
 
 class Node;
 using NodePtr = std::shared_ptr<const Node>;
@@ -46,6 +46,13 @@ class Node {
   std::shared_ptr<arrow::Schema> pair_schema;
 
   std::vector<SortKey> sort_keys;  ///< kSort; rows that are equal stay in their order
+
+  // kUnion: the rows of `input`, then those of `right`, whose columns have the same types.
+
+  /// kAttach: `input` with one column more, which comes from all rows of `right`. kIn: left_keys[0] against the one
+  /// column of `right`, which has every value once; kValue: `right` has one column and at most two rows, of which the
+  /// second is an error; kExists: has it rows?
+  AttachKind attach = AttachKind::kValue;
 };
 
 /// The streaming form that block sources execute: one scan, one filter, one projection. Every plan without a

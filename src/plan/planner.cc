@@ -7,6 +7,7 @@
 #include "plan/prune.h"
 #include "plan/rewrite.h"
 #include "plan/select_planner.h"
+#include "plan/subqueries.h"
 #include "sql/binder.h"
 #include "sql/lexer.h"
 #include "sql/parser.h"
@@ -28,7 +29,8 @@ class Planner {
   Planner(const sql::SourceText& source, Catalog& catalog, const QueryOptions& options)
       : source_(source), catalog_(catalog), options_(options) {}
 
-  Result<NodePtr> query(const ast::Query& query, const Visible* visible) {
+  // `outer`: what is visible around the expression that the query stands in; null: it stands in none.
+  Result<NodePtr> query(const ast::Query& query, const Visible* visible, const sql::Scope* outer) {
     std::vector<std::unique_ptr<Visible>> defined;
     for (const ast::CommonTable& table : query.with) {
       for (const auto& earlier : defined) {
@@ -44,6 +46,9 @@ class Planner {
                            "a query reads from somewhere: FROM 'name.parquet', FROM 'folder/*.csv'");
     }
     Tables tables(1);
+    const Subqueries::Planner subquery = [&, visible](const ast::Query& inner, const sql::Scope& around) {
+      return this->query(inner, visible, &around);
+    };
     MILLSTREAM_ASSIGN(NodePtr node, table_source(*query.from, visible, tables[0].name));
     tables[0].schema = node->schema;
     for (const ast::Join& join : query.joins) {
@@ -53,16 +58,111 @@ class Planner {
       sql::Scope scope;
       for (const auto& table : tables) scope.add_table(table.name, table.schema);
       scope.set_aliases(&query.items);
+      scope.set_outer(outer);
+      Subqueries subqueries(source_, subquery, node->schema->num_fields());
+      scope.set_subqueries(&subqueries);
       MILLSTREAM_ASSIGN(auto predicate, sql::bind_predicate(*query.where, scope, source_));
       MILLSTREAM_TRY(source_.place(check_expanded_size({predicate}), query.where->offset));
-      node = make_filter(std::move(node), std::move(predicate));
+      MILLSTREAM_ASSIGN(node, filtered(std::move(node), std::move(predicate), subqueries));
       describe(*node, tables);
     }
-    return SelectPlanner(source_, query, std::move(node), tables).plan();
+    return SelectPlanner(source_, query, std::move(node), tables, subquery, outer).plan();
   }
 
  private:
   using Tables = std::vector<SelectPlanner::Table>;
+
+  // The rows for which the predicate is true, which may read values of subqueries. What reads none and cannot fail is
+  // asked before.
+  static Result<NodePtr> filtered(NodePtr node, expr::ExprPtr predicate, const Subqueries& subqueries) {
+    if (subqueries.count() == 0) return make_filter(std::move(node), std::move(predicate));
+    std::vector<expr::ExprPtr> before, after;
+    const std::vector<expr::ExprPtr> parts =
+        predicate->kind == expr::Kind::kAnd ? predicate->arguments : std::vector<expr::ExprPtr>{predicate};
+    for (const auto& part : parts) {
+      const auto columns = expr::columns_read(*part);
+      const bool reads = !columns.empty() && columns.back() >= subqueries.first_column();
+      (reads || part->can_fail ? after : before).push_back(part);
+    }
+    const auto all_of = [](const std::vector<expr::ExprPtr>& conditions) -> Result<expr::ExprPtr> {
+      if (conditions.size() == 1) return conditions[0];
+      return expr::make_and(conditions, conditions[0]->position);
+    };
+    const int columns = node->schema->num_fields();
+    if (!before.empty()) {
+      MILLSTREAM_ASSIGN(auto condition, all_of(before));
+      node = make_filter(std::move(node), std::move(condition));
+    }
+    if (after.empty()) return node;
+    MILLSTREAM_ASSIGN(auto condition, all_of(after));
+    node = subqueries.attach_all(std::move(node), {&condition});
+    node = make_filter(std::move(node), std::move(condition));
+    std::vector<std::string> names;
+    std::vector<expr::ExprPtr> outputs;
+    for (int i = 0; i < columns; ++i) {
+      names.push_back(node->schema->field(i)->name());
+      outputs.push_back(expr::make_column(i, *node->schema->field(i)));
+    }
+    return make_project(std::move(node), names, std::move(outputs));
+  }
+
+  // UNION ALL: column by column of a type that all have room for.
+  Result<NodePtr> united(const ast::TableSource& source, const Visible* visible) {
+    std::vector<NodePtr> nodes;
+    for (const auto& branch : source.branches) {
+      MILLSTREAM_ASSIGN(auto node, query(*branch, visible, nullptr));
+      const int first = nodes.empty() ? node->schema->num_fields() : nodes[0]->schema->num_fields();
+      if (node->schema->num_fields() != first) {
+        return source_.error(
+            branch->offset,
+            fmt::format("the queries of a UNION have as many columns; the first has {}, this one {}", first,
+                        node->schema->num_fields()));
+      }
+      nodes.push_back(std::move(node));
+    }
+    const int columns = nodes[0]->schema->num_fields();
+    std::vector<expr::TypePtr> types;
+    for (int c = 0; c < columns; ++c) {
+      expr::TypePtr type = nodes[0]->schema->field(c)->type();
+      for (size_t i = 1; i < nodes.size(); ++i) {
+        const expr::TypePtr& other = nodes[i]->schema->field(c)->type();
+        const expr::TypePtr common = expr::common_type(type, other);
+        if (common == nullptr) {
+          return source_.error(
+              source.branches[i]->offset,
+              fmt::format("column {} of a UNION is {} and here {}, which have no common type; cast them",
+                          c + 1, expr::sql_type_name(*type), expr::sql_type_name(*other)));
+        }
+        type = common;
+      }
+      types.push_back(std::move(type));
+    }
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      bool same = true;
+      std::vector<expr::ExprPtr> outputs;
+      for (int c = 0; c < columns; ++c) {
+        const auto& field = nodes[i]->schema->field(c);
+        auto output = expr::make_column(c, *field);
+        if (!field->type()->Equals(*types[static_cast<size_t>(c)])) {
+          same = false;
+          auto cast = expr::make_cast(std::move(output), types[static_cast<size_t>(c)], false,
+                                      source_.position(source.branches[i]->offset));
+          if (!cast.ok()) return source_.place(cast.status(), source.branches[i]->offset);
+          output = std::move(cast).ValueUnsafe();
+        }
+        outputs.push_back(std::move(output));
+      }
+      if (!same) nodes[i] = make_project(nodes[i], nodes[i]->schema->field_names(), std::move(outputs));
+    }
+    // A tree of little depth.
+    while (nodes.size() > 1) {
+      std::vector<NodePtr> pairs;
+      for (size_t i = 0; i + 1 < nodes.size(); i += 2) pairs.push_back(make_union(nodes[i], nodes[i + 1]));
+      if (nodes.size() % 2 != 0) pairs.push_back(nodes.back());
+      nodes = std::move(pairs);
+    }
+    return nodes[0];
+  }
 
   // The tables so far joined with one more, which is added to them with the columns that it contributes.
   Result<NodePtr> join_table(NodePtr left, const ast::Join& join, const Visible* visible, Tables& tables) {
@@ -79,6 +179,7 @@ class Planner {
       sql::Scope scope;
       for (const auto& table : tables) scope.add_table(table.name, table.schema);
       scope.add_table(added.name, added.schema);
+      scope.set_clause("ON");
       MILLSTREAM_ASSIGN(const auto condition, sql::bind_predicate(*join.on, scope, source_, "ON"));
       MILLSTREAM_TRY(source_.place(check_expanded_size({condition}), join.on->offset));
       split_condition(condition, num_left, left_keys, right_keys, others);
@@ -217,7 +318,9 @@ class Planner {
     name = from.alias;
     switch (from.kind) {
       case ast::TableSource::Kind::kSubquery:
-        return query(*from.subquery, visible);
+        return query(*from.subquery, visible, nullptr);
+      case ast::TableSource::Kind::kUnion:
+        return united(from, visible);
       case ast::TableSource::Kind::kFiles:
         return scan(from.files, from.offset, name);
       case ast::TableSource::Kind::kName:
@@ -227,7 +330,7 @@ class Planner {
     for (const Visible* candidate = visible; candidate != nullptr; candidate = candidate->outer) {
       if (sql::equals_ignoring_case(candidate->table->name, from.name)) {
         if (name.empty()) name = candidate->table->name;
-        return query(*candidate->table->query, candidate->outer);
+        return query(*candidate->table->query, candidate->outer, nullptr);
       }
       known.push_back(candidate->table->name);
     }
@@ -272,7 +375,7 @@ class Planner {
 Result<NodePtr> plan_query(const std::string& text, Catalog& catalog, const QueryOptions& options) {
   const sql::SourceText source(options.name.empty() ? "query" : options.name, text);
   MILLSTREAM_ASSIGN(auto parsed, sql::parse_query(source));
-  MILLSTREAM_ASSIGN(auto plan, Planner(source, catalog, options).query(*parsed, nullptr));
+  MILLSTREAM_ASSIGN(auto plan, Planner(source, catalog, options).query(*parsed, nullptr, nullptr));
   return prune_join_inputs(plan);
 }
 

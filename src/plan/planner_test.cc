@@ -222,5 +222,52 @@ TEST(Frame, IsTheTextOfAQuery) {
   EXPECT_EQ(later->schema->ToString(), "a: int32 not null\nb: double\nk: int64 not null\nc: int32 not null");
 }
 
+TEST(Frame, HasTheStepsOfAWholeQuery) {
+  const Frame zones = scan("zones.csv").as("z");
+  const Frame grouped = scan("trips/*.parquet")
+                            .filter("b > 0 -- miles")
+                            .as("t")
+                            .join(zones, "t.a = z.a", JoinKind::kLeft)
+                            .group_by({"z.s", "t.a % 2 AS odd"}, {"count(*) AS n"})
+                            .filter("n > 1")
+                            .order_by({"n DESC", "s"})
+                            .limit(3, 1);
+  EXPECT_EQ(grouped.sql(), R"(SELECT *
+FROM (
+SELECT z.s, t.a % 2 AS odd, count(*) AS n
+FROM (
+SELECT *
+FROM 'trips/*.parquet'
+WHERE (b > 0 -- miles
+)
+) AS "t"
+LEFT JOIN 'zones.csv' AS "z" ON (t.a = z.a)
+GROUP BY 1, 2
+)
+WHERE (n > 1)
+ORDER BY n DESC, s
+LIMIT 3 OFFSET 1)");
+  FakeCatalog catalog;
+  const auto plan = plan_query(grouped, catalog, {});
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  EXPECT_EQ((*plan)->schema->field_names(), (std::vector<std::string>{"s", "odd", "n"}));
+}
+
+TEST(Frame, JoinsUnitesAndOrdersAgain) {
+  FakeCatalog catalog;
+  const Frame x = scan("x"), y = scan("y");
+  const Frame both = x.join_using(y.select({"a", "b AS other"}), {"a"}).join(scan("w").as("w"), "x.k = w.k");
+  for (const Frame& frame :
+       {both.select({"other", "w.s"}),
+        both.select({"other"}).as("q").join(both.select({"other AS o"}), "q.other = o"),
+        x.union_all(y).distinct().order_by({"a"}).order_by({"b"}),
+        x.limit(3).union_all(y.limit(2)).limit(9).limit(1), x.group_by({}, {"sum(a) AS s"}).filter("s > 0"),
+        x.order_by({"k"}).select({"a"}).with_columns({"a + 1 AS c"}),
+        x.join(y.as("r"), "x.a = r.a", JoinKind::kAnti).drop({"b"})}) {
+    const auto plan = plan_query(frame, catalog, {});
+    EXPECT_TRUE(plan.ok()) << frame.sql() << "\n" << plan.status().message();
+  }
+}
+
 }  // namespace
 }  // namespace millstream::plan

@@ -13,8 +13,9 @@ struct Pruned {
   std::vector<int> mapping;  // of the old columns; -1: left out
 };
 
-bool has_join(const Node& node) {
-  return node.kind == NodeKind::kJoin || (node.input != nullptr && has_join(*node.input));
+// Has it operators of two inputs, below which columns go that nothing reads?
+bool branches(const Node& node) {
+  return node.right != nullptr || (node.input != nullptr && branches(*node.input));
 }
 
 void add_reads(const expr::ExprPtr& expression, std::set<int>& columns) {
@@ -57,8 +58,22 @@ Pruned project(const NodePtr& node, const std::set<int>& required) {
   return result;
 }
 
+// Just the columns of `required`, in their order.
+NodePtr only(const Pruned& pruned, const std::set<int>& required) {
+  std::vector<std::string> names;
+  std::vector<expr::ExprPtr> expressions;
+  bool same = static_cast<size_t>(pruned.node->schema->num_fields()) == required.size();
+  for (const int column : required) {
+    const int at = pruned.mapping[static_cast<size_t>(column)];
+    same = same && at == static_cast<int>(names.size());
+    names.push_back(pruned.node->schema->field(at)->name());
+    expressions.push_back(expr::make_column(at, *pruned.node->schema->field(at)));
+  }
+  return same ? pruned.node : make_project(pruned.node, names, std::move(expressions));
+}
+
 Pruned prune(const NodePtr& node, std::set<int> required) {
-  if (!has_join(*node)) return project(node, required);
+  if (!branches(*node)) return project(node, required);
   switch (node->kind) {
     case NodeKind::kJoin: {
       const int num_left = node->input->schema->num_fields();
@@ -128,6 +143,32 @@ Pruned prune(const NodePtr& node, std::set<int> required) {
       Pruned input = prune(node->input, required);
       return {make_limit(input.node, node->limit, node->offset, node->position), input.mapping};
     }
+    case NodeKind::kUnion: {
+      // A row set of no columns has no rows.
+      if (required.empty()) required.insert(0);
+      Pruned result;
+      result.node = make_union(only(prune(node->input, required), required),
+                               only(prune(node->right, required), required));
+      result.mapping.assign(static_cast<size_t>(node->schema->num_fields()), -1);
+      int at = 0;
+      for (const int column : required) result.mapping[static_cast<size_t>(column)] = at++;
+      return result;
+    }
+    case NodeKind::kAttach: {
+      const int added = node->schema->num_fields() - 1;
+      const NodePtr right = prune(node->right, all_columns(*node->right)).node;
+      required.erase(added);
+      expr::ExprPtr key = node->left_keys.empty() ? nullptr : node->left_keys[0];
+      add_reads(key, required);
+      Pruned input = prune(node->input, required);
+      if (key != nullptr) key = expr::remap_columns(key, input.mapping);
+      Pruned result;
+      result.mapping = input.mapping;
+      result.mapping.push_back(input.node->schema->num_fields());
+      result.node = make_attach(node->attach, input.node, right, std::move(key),
+                                node->schema->field(added)->name(), node->position);
+      return result;
+    }
     case NodeKind::kScan:
       break;
   }
@@ -137,7 +178,7 @@ Pruned prune(const NodePtr& node, std::set<int> required) {
 }  // namespace
 
 NodePtr prune_join_inputs(const NodePtr& plan) {
-  if (!has_join(*plan)) return plan;
+  if (!branches(*plan)) return plan;
   return prune(plan, all_columns(*plan)).node;
 }
 

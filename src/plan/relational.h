@@ -28,6 +28,12 @@ enum class JoinKind : uint8_t {
   kAnti,  ///< left rows that have none
 };
 
+enum class AttachKind : uint8_t {
+  kValue,   ///< the value of the one row, NULL where there is none
+  kExists,  ///< is there a row?
+  kIn,      ///< is the key among the values? With SQL's rules for NULL
+};
+
 struct SortKey {
   int column = 0;
   bool descending = false;

@@ -127,6 +127,10 @@ Result<Folded> fold(const Node& node) {
       return breaker_error(node, node.aggregates.empty() ? "DISTINCT" : "an aggregate", "");
     case NodeKind::kJoin:
       return breaker_error(node, "JOIN", "");
+    case NodeKind::kUnion:
+      return breaker_error(node, "UNION", "");
+    case NodeKind::kAttach:
+      return breaker_error(node, "a query inside an expression", "");
     case NodeKind::kSort:
       return breaker_error(node, "ORDER BY", "");
     case NodeKind::kLimit:
@@ -270,6 +274,49 @@ NodePtr make_join(JoinKind kind, NodePtr left, NodePtr right, std::vector<ExprPt
   node->left_keys = std::move(left_keys);
   node->right_keys = std::move(right_keys);
   node->predicate = std::move(predicate);
+  node->position = position;
+  return node;
+}
+
+NodePtr make_union(NodePtr left, NodePtr right) {
+  auto node = std::make_shared<Node>();
+  node->kind = NodeKind::kUnion;
+  arrow::FieldVector fields;
+  for (int i = 0; i < left->schema->num_fields(); ++i) {
+    const auto& field = left->schema->field(i);
+    fields.push_back(field->WithNullable(field->nullable() || right->schema->field(i)->nullable()));
+  }
+  node->schema = arrow::schema(std::move(fields));
+  node->input = std::move(left);
+  node->right = std::move(right);
+  return node;
+}
+
+std::shared_ptr<arrow::Field> attached_field(AttachKind kind, const Node& right, const ExprPtr& key,
+                                             const std::string& name) {
+  const auto& field = right.schema->field(0);
+  switch (kind) {
+    case AttachKind::kValue:
+      return arrow::field(name, field->type());
+    case AttachKind::kExists:
+      return arrow::field(name, arrow::boolean(), false);
+    case AttachKind::kIn:
+      break;
+  }
+  return arrow::field(name, arrow::boolean(), key->nullable || field->nullable());
+}
+
+NodePtr make_attach(AttachKind kind, NodePtr input, NodePtr right, ExprPtr key, const std::string& name,
+                    expr::QueryPosition position) {
+  auto node = std::make_shared<Node>();
+  node->kind = NodeKind::kAttach;
+  node->attach = kind;
+  arrow::FieldVector fields = input->schema->fields();
+  fields.push_back(attached_field(kind, *right, key, name));
+  node->schema = arrow::schema(std::move(fields));
+  node->input = std::move(input);
+  node->right = std::move(right);
+  if (key != nullptr) node->left_keys.push_back(std::move(key));
   node->position = position;
   return node;
 }

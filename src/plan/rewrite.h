@@ -34,6 +34,13 @@ NodePtr make_aggregate(NodePtr input, int num_keys, std::vector<AggregateCall> a
 NodePtr make_join(JoinKind kind, NodePtr left, NodePtr right, std::vector<expr::ExprPtr> left_keys,
                   std::vector<expr::ExprPtr> right_keys, expr::ExprPtr predicate,
                   expr::QueryPosition position);
+/// Both have as many columns, of the same types; names are the left ones.
+NodePtr make_union(NodePtr left, NodePtr right);
+/// The column that kAttach adds; `key` (kIn) is over the input.
+std::shared_ptr<arrow::Field> attached_field(AttachKind kind, const Node& right, const expr::ExprPtr& key,
+                                             const std::string& name);
+NodePtr make_attach(AttachKind kind, NodePtr input, NodePtr right, expr::ExprPtr key, const std::string& name,
+                    expr::QueryPosition position);
 NodePtr make_sort(NodePtr input, std::vector<SortKey> keys, expr::QueryPosition position);
 /// At most `limit` rows (-1: all) after the first `offset`.
 NodePtr make_limit(NodePtr input, int64_t limit, int64_t offset, expr::QueryPosition position);

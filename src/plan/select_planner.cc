@@ -23,6 +23,9 @@ std::string output_name(const ast::SelectItem& item, const expr::Expression& bou
                                                                                              : written;
 }
 
+// Aggregates are bound as columns from here on, behind those of the tables and subqueries.
+constexpr int kFirstAggregate = 1 << 20;
+
 // A whole number that stands alone: the position of an output.
 bool is_position(const ast::Expr& e) {
   return e.kind == ast::ExprKind::kNumber && !e.text.empty() && e.text.size() < 9 &&
@@ -32,12 +35,19 @@ bool is_position(const ast::Expr& e) {
 }  // namespace
 
 SelectPlanner::SelectPlanner(const sql::SourceText& source, const ast::Query& query, NodePtr input,
-                             std::vector<Table> tables)
-    : source_(source), query_(query), node_(std::move(input)), tables_(std::move(tables)) {
+                             std::vector<Table> tables, Subqueries::Planner subqueries,
+                             const sql::Scope* outer)
+    : source_(source),
+      query_(query),
+      node_(std::move(input)),
+      tables_(std::move(tables)),
+      subqueries_(source, std::move(subqueries), node_->schema->num_fields()) {
   for (const Table& table : tables_) scope_.add_table(table.name, table.schema);
   scope_.set_aliases(&query_.items);
-  collector_.first_column = node_->schema->num_fields();
+  collector_.first_column = kFirstAggregate;
   scope_.set_aggregates(&collector_);
+  scope_.set_subqueries(&subqueries_);
+  scope_.set_outer(outer);
 }
 
 Result<NodePtr> SelectPlanner::plan() {
@@ -54,14 +64,20 @@ Result<NodePtr> SelectPlanner::plan() {
   const bool grouped =
       !query_.group_by.empty() || query_.group_all || !collector_.calls.empty() || having_ != nullptr;
   if (grouped) {
-    MILLSTREAM_ASSIGN(node_, aggregate());
     for (ExprPtr& expression : expressions_) {
       MILLSTREAM_ASSIGN(expression, over_groups(expression));
     }
     if (having_ != nullptr) {
-      MILLSTREAM_ASSIGN(auto predicate, over_groups(having_));
-      node_ = make_filter(std::move(node_), std::move(predicate));
+      MILLSTREAM_ASSIGN(having_, over_groups(having_));
     }
+    MILLSTREAM_ASSIGN(node_, aggregate());
+    for (const auto& [subquery, operand] : beside_groups_)
+      node_ = subqueries_.attach(std::move(node_), subquery, operand);
+    if (having_ != nullptr) node_ = make_filter(std::move(node_), having_);
+  } else {
+    std::vector<ExprPtr*> readers;
+    for (ExprPtr& expression : expressions_) readers.push_back(&expression);
+    node_ = subqueries_.attach_all(std::move(node_), readers);
   }
   node_ = make_project(std::move(node_), names_, expressions_);
   if (query_.distinct) {
@@ -259,7 +275,24 @@ Status SelectPlanner::bind_order() {
   return Status::OK();
 }
 
-Result<ExprPtr> SelectPlanner::over_groups(const ExprPtr& expression) const {
+// The value of a subquery, which is the same for all groups.
+Result<ExprPtr> SelectPlanner::subquery_over_groups(const expr::Expression& column) {
+  const int subquery = column.column - subqueries_.first_column();
+  size_t at = 0;
+  while (at < beside_groups_.size() && beside_groups_[at].first != subquery) ++at;
+  if (at == beside_groups_.size()) {
+    ExprPtr operand = subqueries_.operand(subquery);
+    if (operand != nullptr) {
+      MILLSTREAM_ASSIGN(operand, over_groups(operand));
+    }
+    at = beside_groups_.size();
+    beside_groups_.emplace_back(subquery, std::move(operand));
+  }
+  return expr::make_column(static_cast<int>(keys_.size() + collector_.calls.size() + at),
+                           *arrow::field(column.name, column.type, column.nullable), column.position);
+}
+
+Result<ExprPtr> SelectPlanner::over_groups(const ExprPtr& expression) {
   for (size_t k = 0; k < keys_.size(); ++k) {
     if (!sql::same_expression(*keys_[k], *expression)) continue;
     return expr::make_column(
@@ -275,6 +308,7 @@ Result<ExprPtr> SelectPlanner::over_groups(const ExprPtr& expression) const {
                                *arrow::field(expression->name, expression->type, expression->nullable),
                                expression->position);
     }
+    if (expression->column >= subqueries_.first_column()) return subquery_over_groups(*expression);
     return source_.error(
         source_.offset(expression->position),
         fmt::format(
@@ -291,6 +325,13 @@ Result<ExprPtr> SelectPlanner::over_groups(const ExprPtr& expression) const {
 }
 
 Result<NodePtr> SelectPlanner::aggregate() {
+  std::vector<ExprPtr*> readers;
+  for (ExprPtr& key : keys_) readers.push_back(&key);
+  for (sql::AggregateExpression& call : collector_.calls) {
+    if (call.argument != nullptr) readers.push_back(&call.argument);
+    if (call.filter != nullptr) readers.push_back(&call.filter);
+  }
+  node_ = subqueries_.attach_all(std::move(node_), readers);
   std::vector<std::string> names;
   std::vector<ExprPtr> columns;
   for (size_t k = 0; k < keys_.size(); ++k) {

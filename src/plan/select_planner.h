@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "plan/logical_plan.h"
+#include "plan/subqueries.h"
 #include "sql/ast.h"
 #include "sql/binder.h"
 
@@ -23,8 +24,9 @@ class SelectPlanner {
     std::shared_ptr<arrow::Schema> schema;
   };
   /// `input` has the rows of FROM that WHERE lets through: the columns of `tables` one after another.
+  /// `subqueries` plans queries in expressions; names of `outer` are those of the query around this one (null: none).
   SelectPlanner(const sql::SourceText& source, const sql::ast::Query& query, NodePtr input,
-                std::vector<Table> tables);
+                std::vector<Table> tables, Subqueries::Planner subqueries, const sql::Scope* outer);
   Result<NodePtr> plan();
 
  private:
@@ -35,7 +37,8 @@ class SelectPlanner {
   Status bind_order();
   Result<int> order_column(const sql::ast::OrderItem& item);
   /// `expression` over keys and aggregates instead of the grouped rows.
-  Result<expr::ExprPtr> over_groups(const expr::ExprPtr& expression) const;
+  Result<expr::ExprPtr> over_groups(const expr::ExprPtr& expression);
+  Result<expr::ExprPtr> subquery_over_groups(const expr::Expression& column);
   Result<NodePtr> aggregate();
   bool has_aggregate(const expr::Expression& expression) const;
   Status check_key(const expr::Expression& key, size_t offset, const char* clause) const;
@@ -46,6 +49,9 @@ class SelectPlanner {
   std::vector<Table> tables_;
   sql::Scope scope_;
   sql::AggregateCollector collector_;
+  Subqueries subqueries_;
+  /// Subqueries whose values stand beside the groups, with what stands before IN over the groups.
+  std::vector<std::pair<int, expr::ExprPtr>> beside_groups_;
 
   // Outputs, then what only ORDER BY needs.
   std::vector<std::string> names_;

@@ -140,6 +140,12 @@ std::string to_text(const Expr& e) {
       return fmt::format("({} IS {}NULL)", to_text(*e.arguments[0]), e.negated ? "NOT " : "");
     case ExprKind::kIsTrue:
       return fmt::format("({} IS {}{})", to_text(*e.arguments[0]), e.negated ? "NOT " : "", e.text);
+    case ExprKind::kSubquery:
+      return fmt::format("({})", e.text);
+    case ExprKind::kExists:
+      return fmt::format("EXISTS({})", e.text);
+    case ExprKind::kInQuery:
+      return negate(e.negated, fmt::format("({} = ANY({}))", to_text(*e.arguments[0]), e.text));
   }
   return "";
 }

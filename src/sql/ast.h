@@ -24,16 +24,20 @@ enum class ExprKind : uint8_t {
   kBinary,  ///< text: the operator as functions are called: "+", "=", "<>", "||", "like", …; LIKE … ESCAPE has a third argument
   kAnd,     ///< n-ary
   kOr,
-  kCall,     ///< text: the name in lower case; unit "*" for count(*)
-  kCast,     ///< arguments[0], type
-  kCase,     ///< when, then, …; see has_operand, has_else
-  kIn,       ///< arguments[0] [NOT] IN (arguments[1..])
-  kBetween,  ///< arguments[0] [NOT] BETWEEN arguments[1] AND arguments[2]
-  kIsNull,   ///< arguments[0] IS [NOT] NULL
-  kIsTrue,   ///< arguments[0] IS [NOT] TRUE | FALSE | UNKNOWN (text)
+  kCall,      ///< text: the name in lower case; unit "*" for count(*)
+  kCast,      ///< arguments[0], type
+  kCase,      ///< when, then, …; see has_operand, has_else
+  kIn,        ///< arguments[0] [NOT] IN (arguments[1..])
+  kBetween,   ///< arguments[0] [NOT] BETWEEN arguments[1] AND arguments[2]
+  kIsNull,    ///< arguments[0] IS [NOT] NULL
+  kIsTrue,    ///< arguments[0] IS [NOT] TRUE | FALSE | UNKNOWN (text)
+  kSubquery,  ///< (SELECT …): its one value; text as written
+  kExists,    ///< EXISTS (SELECT …)
+  kInQuery,   ///< arguments[0] [NOT] IN (SELECT …)
 };
 
 struct Expr;
+struct Query;
 using ExprPtr = std::unique_ptr<Expr>;
 
 /// A type as written, resolved: types have names of their own and no scope.
@@ -49,14 +53,15 @@ struct Expr {
   std::string unit;                ///< kInterval
   std::vector<std::string> parts;  ///< kColumn
   std::vector<ExprPtr> arguments;
-  TypeName type;             ///< kCast
-  ExprPtr filter;            ///< kCall: FILTER (WHERE …)
-  bool distinct = false;     ///< kCall: f(DISTINCT …)
-  bool negated = false;      ///< NOT IN, NOT BETWEEN, IS NOT
-  bool try_cast = false;     ///< kCast
-  bool has_operand = false;  ///< kCase: CASE x WHEN …; the operand is arguments[0]
-  bool has_else = false;     ///< kCase: the last argument is ELSE's
-  int depth = 1;             ///< levels of the tree below and with this node
+  TypeName type;                    ///< kCast
+  std::shared_ptr<Query> subquery;  ///< kSubquery, kExists, kInQuery
+  ExprPtr filter;                   ///< kCall: FILTER (WHERE …)
+  bool distinct = false;            ///< kCall: f(DISTINCT …)
+  bool negated = false;             ///< NOT IN, NOT BETWEEN, IS NOT
+  bool try_cast = false;            ///< kCast
+  bool has_operand = false;         ///< kCase: CASE x WHEN …; the operand is arguments[0]
+  bool has_else = false;            ///< kCase: the last argument is ELSE's
+  int depth = 1;                    ///< levels of the tree below and with this node
 };
 
 /// The expression's text in a normal form, which is what an output without an alias is called; it is
@@ -70,8 +75,6 @@ struct FileName {
   size_t offset = 0;
 };
 
-struct Query;
-
 struct SelectItem {
   size_t offset = 0;
   ExprPtr expression;                                   ///< null for a star
@@ -81,13 +84,14 @@ struct SelectItem {
 };
 
 struct TableSource {
-  enum class Kind : uint8_t { kFiles, kName, kSubquery };
+  enum class Kind : uint8_t { kFiles, kName, kSubquery, kUnion };
   Kind kind = Kind::kFiles;
   size_t offset = 0;
-  std::vector<FileName> files;      ///< kFiles
-  std::string name;                 ///< kName: of a WITH query
-  std::unique_ptr<Query> subquery;  ///< kSubquery
-  std::string alias;                ///< empty: none was given
+  std::vector<FileName> files;                   ///< kFiles
+  std::string name;                              ///< kName: of a WITH query
+  std::unique_ptr<Query> subquery;               ///< kSubquery
+  std::vector<std::unique_ptr<Query>> branches;  ///< kUnion: UNION ALL stands between them
+  std::string alias;                             ///< empty: none was given
 };
 
 struct CommonTable {
@@ -111,6 +115,7 @@ struct OrderItem {
   bool nulls_first = false;
 };
 
+/// A UNION is SELECT [DISTINCT] * FROM a table source of that kind, so that ORDER BY and LIMIT are of the whole.
 struct Query {
   size_t offset = 0;
   std::vector<CommonTable> with;

@@ -178,6 +178,18 @@ class Binder {
       }
       case ExprKind::kIsTrue:
         return is_true(e);
+      case ExprKind::kSubquery:
+      case ExprKind::kExists:
+      case ExprKind::kInQuery: {
+        if (scope_.subqueries() == nullptr)
+          return source_.error(e.offset,
+                               fmt::format("{} takes no query inside an expression", scope_.clause()));
+        expr::ExprPtr operand;
+        if (e.kind == ExprKind::kInQuery) {
+          MILLSTREAM_ASSIGN(operand, bind(*e.arguments[0]));
+        }
+        return negate(e, scope_.subqueries()->bind(e, std::move(operand), scope_));
+      }
     }
     return bug_error("an expression of kind {} cannot be bound", static_cast<int>(e.kind));
   }
@@ -501,11 +513,32 @@ Result<expr::ExprPtr> Scope::alias(size_t item, const SourceText& source) const 
   earlier.visible_items_ = item;
   earlier.aggregates_ = aggregates_;
   earlier.clause_ = clause_;
+  earlier.subqueries_ = subqueries_;
+  earlier.outer_ = outer_;
   earlier.bound_aliases_ = bound_aliases_;
   MILLSTREAM_ASSIGN(auto bound, bind_expression(*(*items_)[item].expression, earlier, source));
   bound_aliases_.insert(earlier.bound_aliases_.begin(), earlier.bound_aliases_.end());
   bound_aliases_.emplace(item, bound);
   return bound;
+}
+
+bool Scope::knows(const Expr& reference) const {
+  for (const Table& table : tables_) {
+    if (reference.parts.size() > 1 && !equals_ignoring_case(table.name, reference.parts[0])) continue;
+    for (const auto& field : table.schema->fields())
+      if (equals_ignoring_case(field->name(), reference.parts.back())) return true;
+  }
+  return outer_ != nullptr && outer_->knows(reference);
+}
+
+// A query in an expression is run once, before the rows around it are known.
+Status Scope::correlated(const Expr& reference, const SourceText& source) const {
+  if (outer_ == nullptr || !outer_->knows(reference)) return Status::OK();
+  return source.error(
+      reference.offset,
+      fmt::format("'{}' belongs to the query around this one; a query in an expression that reads "
+                  "the rows around it is not supported, a JOIN can say the same",
+                  reference.parts.back()));
 }
 
 Result<expr::ExprPtr> Scope::column(const Expr& reference, const SourceText& source) const {
@@ -534,6 +567,7 @@ Result<expr::ExprPtr> Scope::column(const Expr& reference, const SourceText& sou
       }
     }
     if (contains(kVolatile, to_lower(name))) return volatile_error(source, reference.offset, name);
+    MILLSTREAM_TRY(correlated(reference, source));
     return source.error(reference.offset,
                         fmt::format("there is no column '{}'{}", name, name_hint(name, known_names(""))));
   }
@@ -552,6 +586,7 @@ Result<expr::ExprPtr> Scope::column(const Expr& reference, const SourceText& sou
     if (found != nullptr)
       return source.error(reference.offset, "taking a field of a struct is not supported yet");
   }
+  MILLSTREAM_TRY(correlated(reference, source));
   std::vector<std::string> names;
   for (const Table& table : tables_) {
     if (!table.name.empty()) names.push_back(table.name);

@@ -30,6 +30,19 @@ struct AggregateCollector {
   bool inside = false;  ///< an aggregate's arguments are being bound
 };
 
+class Scope;
+
+/// Plans the queries that stand in the expressions of a clause. The value of one becomes a column behind those of
+/// the tables.
+class SubqueryBinder {
+ public:
+  virtual ~SubqueryBinder() = default;
+  /// `subquery` is a kSubquery, kExists or kInQuery; `operand` is what stands before IN, else null. `scope` is the
+  /// clause's: its names are not seen inside.
+  virtual Result<expr::ExprPtr> bind(const ast::Expr& subquery, expr::ExprPtr operand,
+                                     const Scope& scope) = 0;
+};
+
 /// The same value for the same rows, whatever the places in the text.
 bool same_expression(const expr::Expression& a, const expr::Expression& b);
 
@@ -49,6 +62,13 @@ class Scope {
   void set_aggregates(AggregateCollector* aggregates) { aggregates_ = aggregates; }
   AggregateCollector* aggregates() const { return aggregates_; }
   void set_clause(const char* clause) { clause_ = clause; }
+  /// Queries may stand in expressions. Without, they are errors that name `clause`.
+  void set_subqueries(SubqueryBinder* subqueries) { subqueries_ = subqueries; }
+  SubqueryBinder* subqueries() const { return subqueries_; }
+  /// The scope of the expression that this query stands in; null: none. Its names are unknown here, and errors say so.
+  void set_outer(const Scope* outer) { outer_ = outer; }
+  /// Whether a table has the column, perhaps one of several.
+  bool knows(const ast::Expr& reference) const;
   const char* clause() const { return clause_; }
 
   struct Table {
@@ -63,6 +83,7 @@ class Scope {
 
  private:
   std::vector<std::string> known_names(const std::string& table) const;
+  Status correlated(const ast::Expr& reference, const SourceText& source) const;
   Result<expr::ExprPtr> find_in(const Table& table, const std::string& name, const ast::Expr& reference,
                                 const SourceText& source) const;
   Result<expr::ExprPtr> alias(size_t item, const SourceText& source) const;
@@ -71,6 +92,8 @@ class Scope {
   const std::vector<ast::SelectItem>* items_ = nullptr;
   size_t visible_items_ = SIZE_MAX;
   AggregateCollector* aggregates_ = nullptr;
+  SubqueryBinder* subqueries_ = nullptr;
+  const Scope* outer_ = nullptr;
   const char* clause_ = "WHERE";
   mutable std::map<size_t, expr::ExprPtr> bound_aliases_;
 };

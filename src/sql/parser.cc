@@ -33,6 +33,7 @@ enum Level : int {
 
 // Trees deeper than this would exhaust the stack of whoever walks them.
 constexpr int kMaxDepth = 1000;
+constexpr int kMaxUnions = 50;  // where UNION and UNION ALL take turns
 
 // Clauses and joins that DuckDB has and that come with the parallel engine.
 struct Unsupported {
@@ -40,25 +41,15 @@ struct Unsupported {
   const char* what;
 };
 constexpr Unsupported kUnsupportedClauses[] = {
-    {"join", "JOIN"},
-    {"inner", "JOIN"},
-    {"left", "JOIN"},
-    {"right", "JOIN"},
-    {"full", "JOIN"},
-    {"cross", "JOIN"},
-    {"natural", "JOIN"},
-    {"semi", "JOIN"},
-    {"anti", "JOIN"},
-    {"asof", "JOIN"},
-    {"positional", "JOIN"},
-    {"window", "WINDOW"},
-    {"qualify", "QUALIFY"},
-    {"union", "UNION"},
-    {"intersect", "INTERSECT"},
-    {"except", "EXCEPT"},
-    {"tablesample", "TABLESAMPLE"},
-    {"using", "USING SAMPLE"},
-    {"pivot", "PIVOT"},
+    {"join", "JOIN"},          {"inner", "JOIN"},
+    {"left", "JOIN"},          {"right", "JOIN"},
+    {"full", "JOIN"},          {"cross", "JOIN"},
+    {"natural", "JOIN"},       {"semi", "JOIN"},
+    {"anti", "JOIN"},          {"asof", "JOIN"},
+    {"positional", "JOIN"},    {"window", "WINDOW"},
+    {"qualify", "QUALIFY"},    {"intersect", "INTERSECT"},
+    {"except", "EXCEPT"},      {"tablesample", "TABLESAMPLE"},
+    {"using", "USING SAMPLE"}, {"pivot", "PIVOT"},
     {"unpivot", "UNPIVOT"},
 };
 
@@ -168,16 +159,69 @@ class Parser {
         query->with.push_back(std::move(table));
       } while (accept(","));
     }
-    if (is("(")) {
-      // ( SELECT … ): parentheses around a whole query.
-      next();
+    std::vector<ast::CommonTable> with = std::move(query->with);
+    const bool parentheses = is("(");
+    MILLSTREAM_ASSIGN(query, parse_branch());
+    int unions = 0;
+    while (is("union")) {
+      const Token& word = next();
+      const bool distinct = !accept("all");
+      if (distinct) accept("distinct");
+      if (is("by")) return not_yet(peek(), "UNION BY NAME");
+      if (unions == 0 || query->distinct != distinct) {
+        if (++unions > kMaxUnions)
+          return source_.error(word.offset,
+                               fmt::format("UNION and UNION ALL take turns more than {} times", kMaxUnions));
+        ast::TableSource source;
+        source.kind = ast::TableSource::Kind::kUnion;
+        source.offset = word.offset;
+        source.branches.push_back(std::move(query));
+        query = select_all(std::move(source));
+        query->distinct = distinct;
+        query->distinct_offset = word.offset;
+      }
+      MILLSTREAM_ASSIGN(auto branch, parse_branch());
+      query->from->branches.push_back(std::move(branch));
+    }
+    bool combined = unions > 0;
+    if (parentheses && !combined && (is("order") || is("limit") || is("offset"))) {
+      // (SELECT … LIMIT 3) ORDER BY a: of the rows that the parentheses give.
+      ast::TableSource source;
+      source.kind = ast::TableSource::Kind::kSubquery;
+      source.offset = query->offset;
+      source.subquery = std::move(query);
+      query = select_all(std::move(source));
+      combined = true;
+    }
+    if (!parentheses || combined) {
+      MILLSTREAM_TRY(parse_order(*query));
+      MILLSTREAM_TRY(parse_limit(*query));
+    }
+    for (auto& table : query->with) with.push_back(std::move(table));
+    query->with = std::move(with);
+    --nesting_;
+    return query;
+  }
+
+  static std::unique_ptr<ast::Query> select_all(ast::TableSource source) {
+    auto query = std::make_unique<ast::Query>();
+    query->offset = source.offset;
+    ast::SelectItem star;
+    star.offset = source.offset;
+    query->items.push_back(std::move(star));
+    query->from = std::move(source);
+    return query;
+  }
+
+  // What UNION stands between: SELECT … without ORDER BY and LIMIT, or a query in parentheses.
+  Result<std::unique_ptr<ast::Query>> parse_branch() {
+    if (accept("(")) {
       MILLSTREAM_ASSIGN(auto inner, parse_query());
       MILLSTREAM_TRY(close_query());
-      for (auto& table : inner->with) query->with.push_back(std::move(table));
-      inner->with = std::move(query->with);
-      --nesting_;
       return inner;
     }
+    auto query = std::make_unique<ast::Query>();
+    query->offset = peek().offset;
     if (is("from")) {
       MILLSTREAM_TRY(parse_from(*query));
       if (is("select")) {
@@ -210,9 +254,6 @@ class Parser {
       seen_where_ = true;
     }
     MILLSTREAM_TRY(parse_grouping(*query));
-    MILLSTREAM_TRY(parse_order(*query));
-    MILLSTREAM_TRY(parse_limit(*query));
-    --nesting_;
     return query;
   }
 
@@ -708,9 +749,9 @@ class Parser {
 
   Result<ExprPtr> parse_in(ExprPtr left, size_t offset) {
     MILLSTREAM_TRY(expect("(", "'(' and a list after IN"));
-    if (is("select") || is("from") || is("with")) return not_yet(peek(), "a query inside an expression");
     std::vector<ExprPtr> arguments;
     arguments.push_back(std::move(left));
+    if (is_query()) return parse_subquery(ExprKind::kInQuery, offset, std::move(arguments));
     do {
       if (is(")") && arguments.size() > 1) break;
       MILLSTREAM_ASSIGN(auto value, parse_expr());
@@ -718,6 +759,36 @@ class Parser {
     } while (accept(","));
     MILLSTREAM_TRY(expect(")", "',' or ')' in the list of IN"));
     return node(ExprKind::kIn, offset, "", std::move(arguments));
+  }
+
+  bool begins_query(size_t ahead = 0) const {
+    return is("select", ahead) || is("from", ahead) || is("with", ahead);
+  }
+
+  // Behind a parenthesis: does a query stand in it? ((SELECT 1) + 1) begins like one and is none, ((SELECT 1) UNION …)
+  // is one.
+  bool is_query() const {
+    if (begins_query()) return true;
+    size_t ahead = 0;
+    while (ahead < kMaxDepth / 4 && is("(", ahead)) ++ahead;
+    if (ahead == 0 || !begins_query(ahead)) return false;
+    for (size_t open = ahead; open > 0 && peek(ahead).kind != TokenKind::kEnd; ++ahead) {
+      if (is("(", ahead)) ++open;
+      if (is(")", ahead)) --open;
+    }
+    return is("union", ahead) || is("order", ahead) || is("limit", ahead) || is("offset", ahead);
+  }
+
+  // A query and its closing parenthesis; the opening one was read.
+  Result<ExprPtr> parse_subquery(ExprKind kind, size_t offset, std::vector<ExprPtr> arguments = {}) {
+    const size_t begin = peek().offset;
+    MILLSTREAM_ASSIGN(auto query, parse_query());
+    const size_t end = tokens_[at_ - 1].end;
+    MILLSTREAM_TRY(close_query());
+    MILLSTREAM_ASSIGN(auto result,
+                      node(kind, offset, source_.text().substr(begin, end - begin), std::move(arguments)));
+    result->subquery = std::move(query);
+    return result;
   }
 
   Result<ExprPtr> parse_prefix() {
@@ -778,8 +849,8 @@ class Parser {
   }
 
   Result<ExprPtr> parse_parenthesis() {
-    next();
-    if (is("select") || is("from") || is("with")) return not_yet(peek(), "a query inside an expression");
+    const size_t offset = next().offset;
+    if (is_query()) return parse_subquery(ExprKind::kSubquery, offset);
     MILLSTREAM_ASSIGN(auto inner, parse_expr());
     if (is(",")) return not_yet(peek(), "a row of several values");
     MILLSTREAM_TRY(expect(")", "')'"));
@@ -806,7 +877,12 @@ class Parser {
       return parse_interval();
     }
     if (token.is_word("interval") && is("(", 1)) return parse_interval();
-    if (token.is_word("exists") && is("(", 1)) return not_yet(token, "EXISTS");
+    if (token.is_word("exists") && is("(", 1)) {
+      const size_t offset = next().offset;
+      next();
+      if (!begins_query() && !is("(")) return unexpected("a query after EXISTS (");
+      return parse_subquery(ExprKind::kExists, offset);
+    }
     if (token.is_word("array") && is("[", 1)) return not_yet(token, "a list literal");
     if (token.is_word("distinct")) return not_yet(token, "DISTINCT");
     if (is_reserved_word(token.text) && !is_callable_reserved()) return unexpected("an expression");
@@ -852,7 +928,9 @@ class Parser {
       star = true;
     } else if (!is(")")) {
       do {
-        if (is("select") || is("from") || is("with")) return not_yet(peek(), "a query inside an expression");
+        if (is_query())
+          return source_.error(peek().offset,
+                               "a query inside an expression stands in parentheses of its own");
         if (peek().kind == TokenKind::kWord && (is(":=", 1) || is("=>", 1)))
           return not_yet(peek(), "an argument by name");
         MILLSTREAM_ASSIGN(auto argument, parse_expr());

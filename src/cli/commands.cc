@@ -370,6 +370,7 @@ Status run_batches(Session& session) {
     object.add("ranks", job.size()).add("trainers", session.roles.trainers.size());
     object.add("seconds", span).add("seconds_survey", largest[6]).add("wait_fraction", waiting);
     object.add("peak_rss_bytes", static_cast<int64_t>(largest[7]));
+    object.add("spilled_bytes", loader->survey().spilled_bytes);
     object.add("cache", cache).add("shuffle_quality", loader->shuffle_quality());
     print_out(object.str() + "\n");
     return Status::OK();
@@ -391,6 +392,8 @@ Status run_batches(Session& session) {
                 : fmt::format("{} of prepared rows {} {}", format_bytes(loader->survey().cache_bytes),
                               kept == loader::Cache::kMemory ? "in" : "on", cache));
   text.line("memory", "{} at most a rank", format_bytes(static_cast<int64_t>(largest[7])));
+  if (loader->survey().spilled_bytes > 0)
+    text.line("spilled", "{} of counted values went to disk", format_bytes(loader->survey().spilled_bytes));
   print_out(text.text());
   return Status::OK();
 }

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstring>
 
+#include "base/bytes.h"
 #include "base/check.h"
 #include "expr/expression.h"
 #include "features/row_packer.h"
@@ -353,83 +353,55 @@ bool ColumnProfile::determines_target() const {
 }
 
 std::string ColumnProfile::encode() const {
-  std::string bytes;
-  const auto put = [&](const auto& value) {
-    bytes.append(reinterpret_cast<const char*>(&value), sizeof(value));
-  };
-  const auto put_text = [&](const std::string& text) {
-    put(static_cast<uint64_t>(text.size()));
-    bytes += text;
-  };
+  ByteWriter out;
   for (const int64_t number :
        {static_cast<int64_t>(kind_), rows_, nulls_, nans_, infinities_, whole_min_, whole_max_, longest_text_,
         int64_t{has_range_}, int64_t{sketching_}, int64_t{pairs_fit_}}) {
-    put(number);
+    out.value(number);
   }
-  put(moments_);
-  put(min_);
-  put(max_);
-  put(with_target_);
+  out.value(moments_);
+  out.value(min_);
+  out.value(max_);
+  out.value(with_target_);
   for (const std::string& text :
        {text_min_, text_max_, distinct_.encode(), frequent_.encode(), quantiles_.encode()}) {
-    put_text(text);
+    out.text(text);
   }
+  out.value<uint64_t>(target_of_.size());
   for (const auto& [key, target] : target_of_) {
-    put(key);
-    put(target);
+    out.value(key);
+    out.value(target);
   }
-  return bytes;
+  return out.take();
 }
 
 Result<ColumnProfile> ColumnProfile::decode(std::string_view bytes) {
   ColumnProfile profile;
-  bool whole = true;
-  const auto get = [&](auto* value) {
-    whole = whole && bytes.size() >= sizeof(*value);
-    if (!whole) return;
-    std::memcpy(value, bytes.data(), sizeof(*value));
-    bytes.remove_prefix(sizeof(*value));
-  };
-  int64_t numbers[11] = {};
-  for (int64_t& number : numbers) get(&number);
-  get(&profile.moments_);
-  get(&profile.min_);
-  get(&profile.max_);
-  get(&profile.with_target_);
-  std::string texts[5];
-  for (std::string& text : texts) {
-    uint64_t size = 0;
-    get(&size);
-    whole = whole && size <= bytes.size();
-    if (!whole) break;
-    text = bytes.substr(0, size);
-    bytes.remove_prefix(size);
+  ByteReader in(bytes);
+  const auto kind = in.value<int64_t>();
+  for (int64_t* number : {&profile.rows_, &profile.nulls_, &profile.nans_, &profile.infinities_,
+                          &profile.whole_min_, &profile.whole_max_, &profile.longest_text_})
+    *number = in.value<int64_t>();
+  for (bool* flag : {&profile.has_range_, &profile.sketching_, &profile.pairs_fit_})
+    *flag = in.value<int64_t>() != 0;
+  profile.moments_ = in.value<decltype(profile.moments_)>();
+  profile.min_ = in.value<decltype(profile.min_)>();
+  profile.max_ = in.value<decltype(profile.max_)>();
+  profile.with_target_ = in.value<decltype(profile.with_target_)>();
+  profile.text_min_ = in.text();
+  profile.text_max_ = in.text();
+  const std::string_view distinct = in.text(), frequent = in.text(), quantiles = in.text();
+  const auto targets = in.value<uint64_t>();
+  for (uint64_t i = 0; i < targets && in.ok(); ++i) {
+    const auto key = in.value<uint64_t>();
+    profile.target_of_[key] = in.value<uint64_t>();
   }
-  if (!whole || numbers[0] < 0 || numbers[0] > static_cast<int64_t>(ProfileKind::kOther) ||
-      bytes.size() % 16 != 0)
+  if (!in.done() || kind < 0 || kind > static_cast<int64_t>(ProfileKind::kOther))
     return file_error("a column's profile is not readable");
-  profile.kind_ = static_cast<ProfileKind>(numbers[0]);
-  profile.rows_ = numbers[1];
-  profile.nulls_ = numbers[2];
-  profile.nans_ = numbers[3];
-  profile.infinities_ = numbers[4];
-  profile.whole_min_ = numbers[5];
-  profile.whole_max_ = numbers[6];
-  profile.longest_text_ = numbers[7];
-  profile.has_range_ = numbers[8] != 0;
-  profile.sketching_ = numbers[9] != 0;
-  profile.pairs_fit_ = numbers[10] != 0;
-  profile.text_min_ = texts[0];
-  profile.text_max_ = texts[1];
-  MILLSTREAM_ASSIGN(profile.distinct_, DistinctSketch::decode(texts[2]));
-  MILLSTREAM_ASSIGN(profile.frequent_, FrequentValues::decode(texts[3]));
-  MILLSTREAM_ASSIGN(profile.quantiles_, QuantileSketch::decode(texts[4]));
-  while (!bytes.empty()) {
-    uint64_t key = 0, target = 0;
-    get(&key);
-    get(&target);
-    profile.target_of_[key] = target;
-  }
+  profile.kind_ = static_cast<ProfileKind>(kind);
+  MILLSTREAM_ASSIGN(profile.distinct_, DistinctSketch::decode(distinct));
+  MILLSTREAM_ASSIGN(profile.frequent_, FrequentValues::decode(frequent));
+  MILLSTREAM_ASSIGN(profile.quantiles_, QuantileSketch::decode(quantiles));
   return profile;
 }
 

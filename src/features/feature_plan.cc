@@ -15,7 +15,11 @@ namespace millstream::features {
 namespace {
 
 // Columns that one_hot makes of one column unless max_size says more.
-constexpr size_t kMostOneHotColumns = 256;
+constexpr int64_t kMostOneHotColumns = 256;
+// Categories that categorify looks up in an expression, by a CASE; of more it makes a table.
+constexpr int64_t kMostCasesOfCategory = 64;
+// Categories that are listed among the fitted values.
+constexpr int64_t kMostListedCategories = 1024;
 
 expr::ExprPtr double_literal(double value) {
   return expr::make_literal(std::make_shared<arrow::DoubleScalar>(value));
@@ -38,6 +42,13 @@ Result<expr::ExprPtr> scaled(const expr::ExprPtr& value, double shift, double sc
 // What scikit-learn's _handle_zeros_in_scale does to a spread: where it is none, 1 takes its place.
 double divisor(double spread) {
   return spread < 10 * std::numeric_limits<double>::epsilon() ? 1 : spread;
+}
+
+Result<double> normal_quantile_of(double share) {
+  MILLSTREAM_ASSIGN(const auto call, expr::make_call("normal_quantile", {double_literal(share)}));
+  const auto row = arrow::RecordBatch::Make(arrow::schema({}), 1, arrow::ArrayVector{});
+  MILLSTREAM_ASSIGN(const auto value, expr::evaluate(*call, *row));
+  return static_cast<const arrow::DoubleArray&>(*value).Value(0);
 }
 
 // The number of edges that are at or below the value, by halving; `value` is not null.
@@ -101,22 +112,6 @@ Result<expr::ExprPtr> looked_up(const expr::ExprPtr& text, std::vector<std::pair
   MILLSTREAM_ASSIGN(auto is_null, expr::make_call("is_null", {text}));
   MILLSTREAM_ASSIGN(auto found, looked_up(text, table, other, 0, table.size()));
   return expr::make_case({is_null, std::move(of_null)}, found);
-}
-
-// The categories that one_hot and categorify keep, by count and then value.
-std::vector<std::string> categories(const StepSpec& step, const ValueCounts& counts) {
-  const auto number = [&](const char* name, double otherwise) {
-    const auto text = named_argument(step, name);
-    return text ? *parse_number(*text) : otherwise;
-  };
-  const double min_count = number("min_count", 1);
-  const double max_size = number("max_size", std::numeric_limits<double>::infinity());
-  std::vector<std::string> kept;
-  for (auto& [value, count] : counts.by_count()) {
-    if (static_cast<double>(count) < min_count || static_cast<double>(kept.size()) >= max_size) break;
-    kept.push_back(value);
-  }
-  return kept;
 }
 
 // One row trains, or rows of one fold.
@@ -591,6 +586,12 @@ std::vector<FitRequest> FeaturePlan::pending() const {
         request.num_folds = folds_of(step);
         request.fold = fold(request.num_folds).ValueOrDie();  // two integers have a remainder
       }
+      if (step.name == "fill_null") request.max_size = 1;
+      for (auto [argument, value] :
+           {std::pair("min_count", &request.min_count), {"max_size", &request.max_size}}) {
+        if (const auto text = named_argument(step, argument))
+          *value = static_cast<int64_t>(*parse_number(*text));
+      }
       requests.push_back(std::move(request));
     }
   }
@@ -666,7 +667,9 @@ Status FeaturePlan::apply_fit(Chain& chain, Branch& branch, const StepSpec& step
   } else if (name == "bucketize") {
     const int buckets = static_cast<int>(*parse_number(step.arguments[1]));
     std::vector<double> fractions;
-    for (int i = 0; i <= buckets; ++i) fractions.push_back(i / static_cast<double>(buckets));
+    // Rounded as scikit-learn does, which goes by percent: a value that is an edge falls on the same side of it.
+    for (int i = 0; i < buckets; ++i) fractions.push_back(i * (100.0 / buckets) / 100);
+    fractions.push_back(1);
     std::vector<double> edges;
     if (fit.quantiles.count() > 0) {
       // Buckets without width are left out by scikit-learn's rule; the outermost edges bound nothing.
@@ -685,7 +688,7 @@ Status FeaturePlan::apply_fit(Chain& chain, Branch& branch, const StepSpec& step
     const std::string& what = step.arguments[0];
     const bool empty = what == "mean"     ? moments.count == 0
                        : what == "median" ? fit.quantiles.count() == 0
-                                          : fit.counts.empty();
+                                          : fit.counted.empty();
     if (empty) {
       return make_error(
           ErrorCategory::kData,
@@ -696,13 +699,13 @@ Status FeaturePlan::apply_fit(Chain& chain, Branch& branch, const StepSpec& step
                                                                : "number, as in fill_null(0)"));
     }
     if (value->type->id() == arrow::Type::STRING) {
-      const std::string text = fit.counts.by_count()[0].first;
+      const std::string text((*fit.counted.values)[0]);
       MILLSTREAM_ASSIGN(value, expr::make_coalesce(
                                    {value, expr::make_literal(std::make_shared<arrow::StringScalar>(text))}));
     } else {
       const double fill = what == "mean"     ? moments.mean
                           : what == "median" ? fit.quantiles.quantiles({0.5})[0]
-                                             : fit.counts.most_frequent_double();
+                                             : fit.counted.as_double(0);
       MILLSTREAM_ASSIGN(value, expr::make_coalesce({value, double_literal(fill)}));
       keep(what, fill);
       if (what == "median") keep_error();
@@ -722,13 +725,24 @@ Status FeaturePlan::apply_fit(Chain& chain, Branch& branch, const StepSpec& step
     keep("target_mean", mean);
     chain.filled = true;
   } else if (name == "categorify") {
-    std::vector<std::pair<std::string, double>> table;
-    for (const std::string& category : categories(step, fit.counts)) {
-      keep(category, static_cast<double>(table.size()) + 2);
-      table.push_back({category, static_cast<double>(table.size()) + 2});
+    const int64_t size = fit.counted.empty() ? 0 : fit.counted.values->size();
+    branch.categories = size + 2;
+    if (size <= kMostListedCategories) {
+      for (int64_t i = 0; i < size; ++i)
+        keep(std::string((*fit.counted.values)[i]), static_cast<double>(i) + 2);
+    } else {
+      keep("categories", static_cast<double>(size));
     }
-    branch.categories = static_cast<int64_t>(table.size()) + 2;
-    MILLSTREAM_ASSIGN(value, looked_up(value, std::move(table), 0, double_literal(1)));
+    if (size <= kMostCasesOfCategory) {
+      std::vector<std::pair<std::string, double>> table;
+      for (int64_t i = 0; i < size; ++i)
+        table.push_back({std::string((*fit.counted.values)[i]), static_cast<double>(i) + 2});
+      MILLSTREAM_ASSIGN(value, looked_up(value, std::move(table), 0, double_literal(1)));
+    } else {
+      MILLSTREAM_ASSIGN(auto table, expr::TextTable::make(fit.counted.values));
+      MILLSTREAM_ASSIGN(value,
+                        expr::make_call("category_id", {value, expr::make_table_literal(std::move(table))}));
+    }
     chain.filled = true;
   } else {
     return bug_error("no fit for feature step {}", name);
@@ -738,8 +752,9 @@ Status FeaturePlan::apply_fit(Chain& chain, Branch& branch, const StepSpec& step
 
 Result<expr::ExprPtr> FeaturePlan::quantile_transformed(const expr::ExprPtr& value, const StepSpec& step,
                                                         const QuantileSketch& quantiles) const {
-  const int64_t wanted =
-      step.arguments.empty() ? 1000 : static_cast<int64_t>(*parse_number(step.arguments[0]));
+  const bool normal = !step.arguments.empty() && step.arguments.back() == "normal";
+  const bool counted = !step.arguments.empty() && step.arguments[0] != "normal";
+  const int64_t wanted = counted ? static_cast<int64_t>(*parse_number(step.arguments[0])) : 1000;
   const auto number = static_cast<size_t>(std::clamp<int64_t>(quantiles.count(), 2, wanted));
   std::vector<double> references;
   for (size_t i = 0; i < number; ++i)
@@ -781,9 +796,26 @@ Result<expr::ExprPtr> FeaturePlan::quantile_transformed(const expr::ExprPtr& val
   };
   MILLSTREAM_ASSIGN(auto inside, between(0, knots.size()));
   MILLSTREAM_ASSIGN(auto is_null, expr::make_call("is_null", {value}));
-  MILLSTREAM_ASSIGN(auto below, expr::make_call("<=", {value, double_literal(knots[0].value)}));
   const auto null = expr::make_literal(arrow::MakeNullScalar(arrow::float64()));
-  return expr::make_case({is_null, null, below, double_literal(0)}, inside);
+  if (!normal) {
+    MILLSTREAM_ASSIGN(auto below, expr::make_call("<=", {value, double_literal(knots[0].value)}));
+    return expr::make_case({is_null, null, below, double_literal(0)}, inside);
+  }
+  // As scikit-learn: what is closer than this to an end counts as the end, whose normal quantile would be infinite and
+  // is that of the same distance.
+  constexpr double kBounds = 1e-7;
+  MILLSTREAM_ASSIGN(auto lower, expr::make_call("-", {value, double_literal(kBounds)}));
+  MILLSTREAM_ASSIGN(auto below, expr::make_call("<", {lower, double_literal(knots[0].value)}));
+  MILLSTREAM_ASSIGN(auto upper, expr::make_call("+", {value, double_literal(kBounds)}));
+  MILLSTREAM_ASSIGN(auto above, expr::make_call(">", {upper, double_literal(knots.back().value)}));
+  MILLSTREAM_ASSIGN(
+      auto share,
+      expr::make_case({is_null, null, below, double_literal(0), above, double_literal(1)}, inside));
+  MILLSTREAM_ASSIGN(auto quantile, expr::make_call("normal_quantile", {share}));
+  const double near = kBounds - std::numeric_limits<double>::epsilon();
+  MILLSTREAM_ASSIGN(const double low, normal_quantile_of(near));
+  MILLSTREAM_ASSIGN(const double high, normal_quantile_of(1 - near));
+  return clipped(quantile, low, high);
 }
 
 Result<expr::ExprPtr> FeaturePlan::target_encoded(const Chain& chain, const Branch& branch,
@@ -851,25 +883,26 @@ Result<expr::ExprPtr> FeaturePlan::target_encoded(const Chain& chain, const Bran
 
 Result<std::vector<FeaturePlan::Branch>> FeaturePlan::one_hot(Chain& chain, const Branch& branch,
                                                               const StepSpec& step,
-                                                              const ValueCounts& counts) const {
-  const auto kept = categories(step, counts);
-  if (kept.size() > kMostOneHotColumns && !named_argument(step, "max_size")) {
+                                                              const CountedValues& counted) const {
+  const int64_t kept = counted.empty() ? 0 : counted.values->size();
+  if (kept > kMostOneHotColumns && !named_argument(step, "max_size")) {
     return make_error(
         ErrorCategory::kData,
         fmt::format("one_hot of column '{}' would make {} columns, one for each value, and makes {} at most "
                     "unless it "
                     "is told so; say how many, one_hot(max_size=N), or take categorify or hash_bucket(N)",
-                    branch.name, kept.size(), kMostOneHotColumns));
+                    branch.name, kept, kMostOneHotColumns));
   }
-  if (kept.empty()) {
+  if (kept == 0) {
     return make_error(
         ErrorCategory::kData,
         fmt::format("{} of column '{}': no value of the training rows is kept ({} different ones), so "
                     "there are no columns to make; leave the column out",
-                    step_text(step), branch.name, counts.distinct()));
+                    step_text(step), branch.name, counted.distinct));
   }
   std::vector<Branch> columns;
-  for (const std::string& category : kept) {
+  for (int64_t i = 0; i < kept; ++i) {
+    const std::string category((*counted.values)[i]);
     MILLSTREAM_ASSIGN(auto same, expr::make_call("=", {branch.expression, text_literal(category)}));
     MILLSTREAM_ASSIGN(auto value, expr::make_case({same, double_literal(1)}, double_literal(0)));
     chain.values.push_back({branch.name, step.name, category, static_cast<double>(columns.size())});
@@ -889,7 +922,7 @@ Status FeaturePlan::provide(const std::vector<FitState>& fits) {
       MILLSTREAM_CHECK(next < fits.size());
       const FitState& fit = fits[next++];
       if (step.name == "one_hot") {
-        MILLSTREAM_ASSIGN(const auto columns, one_hot(chain, branch, step, fit.counts));
+        MILLSTREAM_ASSIGN(const auto columns, one_hot(chain, branch, step, fit.counted));
         made.insert(made.end(), columns.begin(), columns.end());
       } else {
         MILLSTREAM_TRY(apply_fit(chain, branch, step, fit));

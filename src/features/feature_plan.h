@@ -88,7 +88,7 @@ class FeaturePlan {
   Status apply(Chain& chain, const StepSpec& step);
   Status apply_fit(Chain& chain, Branch& branch, const StepSpec& step, const FitState& fit);
   Result<std::vector<Branch>> one_hot(Chain& chain, const Branch& branch, const StepSpec& step,
-                                      const ValueCounts& counts) const;
+                                      const CountedValues& counted) const;
   Result<expr::ExprPtr> quantile_transformed(const expr::ExprPtr& value, const StepSpec& step,
                                              const QuantileSketch& quantiles) const;
   Result<expr::ExprPtr> target_encoded(const Chain& chain, const Branch& branch, const StepSpec& step,

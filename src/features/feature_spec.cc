@@ -210,11 +210,14 @@ Status check_target_encode(const StepSpec& step) {
 }
 
 Status check_quantile_transform(const StepSpec& step) {
-  if (step.arguments.empty()) return Status::OK();
-  const auto quantiles = step.arguments.size() == 1 ? parse_whole(step.arguments[0]) : std::nullopt;
+  std::vector<std::string> arguments = step.arguments;
+  if (!arguments.empty() && arguments.back() == "normal") arguments.pop_back();
+  if (arguments.empty()) return Status::OK();
+  const auto quantiles = arguments.size() == 1 ? parse_whole(arguments[0]) : std::nullopt;
   if (quantiles && *quantiles >= 2 && *quantiles <= kMostEdges) return Status::OK();
   return wrong_arguments(
-      step, fmt::format("it is written quantile_transform or quantile_transform(N) with N from 2 to {}",
+      step, fmt::format("it is written quantile_transform, quantile_transform(N) with N from 2 to "
+                        "{}, quantile_transform(normal) or quantile_transform(N, normal)",
                         kMostEdges));
 }
 
@@ -261,7 +264,8 @@ const std::vector<StepKind>& step_kinds() {
       {"clip", {"clip(LOW, HIGH)", "clip(quantiles, LOW, HIGH)"}, false, check_clip},
       {"bucketize", {"bucketize(EDGE, ...)", "bucketize(quantiles, N)"}, false, check_bucketize},
       {"quantile_transform",
-       {"quantile_transform", "quantile_transform(N)"},
+       {"quantile_transform", "quantile_transform(N)", "quantile_transform(normal)",
+        "quantile_transform(N, normal)"},
        false,
        check_quantile_transform},
       {"datetime", {"datetime(PART, ...)"}, false, check_datetime},

@@ -1,7 +1,8 @@
 #include "features/fit.h"
 
 #include <algorithm>
-#include <cstring>
+
+#include "base/bytes.h"
 
 namespace millstream::features {
 
@@ -27,8 +28,7 @@ Status FitState::add(FitKind kind, const double* values, int64_t count) {
       quantiles.add(values, count);
       break;
     case FitKind::kCounts:
-      MILLSTREAM_TRY(counts.add(values, count));
-      break;
+      return bug_error("values are counted by a ValueCounter");
     case FitKind::kTargets:
       return bug_error("targets are added with their categories");
   }
@@ -63,14 +63,6 @@ Status FitState::add_targets(const arrow::Array& texts, const arrow::Array& targ
   return Status::OK();
 }
 
-Status FitState::add_texts(const arrow::Array& array) {
-  const auto& texts = static_cast<const arrow::StringArray&>(array);
-  for (int64_t i = 0; i < texts.length(); ++i) {
-    if (!texts.IsNull(i)) MILLSTREAM_TRY(counts.add(texts.GetView(i)));
-  }
-  return Status::OK();
-}
-
 Status FitState::merge(const FitState& next) {
   least = std::min(least, next.least);
   greatest = std::max(greatest, next.greatest);
@@ -89,67 +81,42 @@ Status FitState::merge(const FitState& next) {
         fmt::format("it has more than {} different values; hash_bucket(N) before it makes fewer",
                     kMostEncodedCategories));
   }
-  return counts.merge(next.counts);
+  return Status::OK();
 }
 
 std::string FitState::encode() const {
-  std::string bytes;
-  const auto put = [&](const auto& value) {
-    bytes.append(reinterpret_cast<const char*>(&value), sizeof(value));
-  };
-  put(moments);
-  put(least);
-  put(greatest);
-  const std::string sketch = quantiles.encode();
-  put(static_cast<uint64_t>(sketch.size()));
-  bytes += sketch;
-  put(static_cast<uint64_t>(targets.size()));
+  ByteWriter out;
+  out.value(moments);
+  out.value(least);
+  out.value(greatest);
+  out.text(quantiles.encode());
+  out.value<uint64_t>(targets.size());
   for (const auto& [category, sums] : targets) {
-    put(static_cast<uint64_t>(category.size()));
-    bytes += category;
-    put(static_cast<uint64_t>(sums.counts.size()));
-    for (const int64_t count : sums.counts) put(count);
-    for (const double sum : sums.sums) put(sum);
+    out.text(category);
+    out.values(sums.counts);
+    out.values(sums.sums);
   }
-  return bytes + counts.encode();
+  return out.take();
 }
 
 Result<FitState> FitState::decode(std::string_view bytes) {
   FitState state;
-  bool whole = true;
-  const auto get = [&](auto* value) {
-    whole = whole && bytes.size() >= sizeof(*value);
-    if (!whole) return;
-    std::memcpy(value, bytes.data(), sizeof(*value));
-    bytes.remove_prefix(sizeof(*value));
-  };
-  uint64_t size = 0;
-  get(&state.moments);
-  get(&state.least);
-  get(&state.greatest);
-  get(&size);
-  if (!whole || size > bytes.size()) return file_error("a fit's state is not readable");
-  MILLSTREAM_ASSIGN(state.quantiles, QuantileSketch::decode(bytes.substr(0, size)));
-  bytes.remove_prefix(size);
-  uint64_t categories = 0;
-  get(&categories);
-  for (uint64_t i = 0; i < categories && whole; ++i) {
-    uint64_t length = 0, folds = 0;
-    get(&length);
-    whole = whole && length <= bytes.size();
-    if (!whole) break;
-    std::string category(bytes.substr(0, length));
-    bytes.remove_prefix(length);
-    get(&folds);
-    whole = whole && folds <= bytes.size() / 16;
-    if (!whole) break;
-    FoldSums sums{std::vector<int64_t>(folds), std::vector<double>(folds)};
-    for (int64_t& count : sums.counts) get(&count);
-    for (double& sum : sums.sums) get(&sum);
+  ByteReader in(bytes);
+  const auto bad = [] { return file_error("a fit's state is not readable"); };
+  state.moments = in.value<Moments>();
+  state.least = in.value<double>();
+  state.greatest = in.value<double>();
+  const std::string_view sketch = in.text();
+  if (!in.ok()) return bad();
+  MILLSTREAM_ASSIGN(state.quantiles, QuantileSketch::decode(sketch));
+  const auto categories = in.value<uint64_t>();
+  for (uint64_t i = 0; i < categories && in.ok(); ++i) {
+    std::string category(in.text());
+    FoldSums sums{in.values<int64_t>(), in.values<double>()};
+    if (sums.counts.size() != sums.sums.size()) return bad();
     state.targets.emplace(std::move(category), std::move(sums));
   }
-  if (!whole) return file_error("a fit's state is not readable");
-  MILLSTREAM_ASSIGN(state.counts, ValueCounts::decode(bytes));
+  if (!in.done()) return bad();
   return state;
 }
 

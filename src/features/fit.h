@@ -3,8 +3,10 @@
 // merged in block order, so that their bits do not depend on ranks and threads.
 //
 // Moments are merged block by block. The other kinds are merged to one state an entry point first, which is the same
-// rows in the same order: an entry point is read by one thread.
+// rows in the same order: an entry point is read by one thread. Counts of values have no order: a ValueCounter adds them
+// up, and the state is given what came out.
 
+#include <cstdint>
 #include <limits>
 #include <map>
 #include <string>
@@ -14,7 +16,7 @@
 #include "expr/expression.h"
 #include "features/moments.h"
 #include "features/quantile_sketch.h"
-#include "features/value_counts.h"
+#include "features/value_counter.h"
 
 namespace millstream::features {
 
@@ -34,6 +36,10 @@ struct FitRequest {
   expr::ExprPtr target;  ///< kTargets: a double
   expr::ExprPtr fold;    ///< kTargets: 0 to num_folds - 1
   int num_folds = 0;
+  int64_t min_count = 1, max_size = INT64_MAX;  ///< kCounts: the values that are kept
+  ValueOrder order() const {
+    return expression->type->id() == arrow::Type::STRING ? ValueOrder::kTexts : ValueOrder::kDoubles;
+  }
 };
 
 /// How many rows a category has and what their targets sum up to, by fold.
@@ -49,17 +55,15 @@ struct FitState {
   double least = std::numeric_limits<double>::infinity();
   double greatest = -std::numeric_limits<double>::infinity();
   QuantileSketch quantiles;
-  ValueCounts counts;
+  CountedValues counted;  ///< kCounts; not among the bytes of encode()
   TargetSums targets;
 
-  /// What the values of one block say. Errors have no place yet.
+  /// What the values of one block say; neither kCounts nor kTargets. Errors have no place yet.
   Status add(FitKind kind, const double* values, int64_t count);
   /// Texts (null: a category of its own), doubles and folds, which are never null. Errors: too many categories.
   Status add_targets(const arrow::Array& texts, const arrow::Array& targets, const arrow::Array& folds,
                      int num_folds);
-  /// Texts; nulls are left out.
-  Status add_texts(const arrow::Array& texts);
-  /// The rows of `next` come after those here. Moments are not merged.
+  /// The rows of `next` come after those here. Moments and counted values are not merged.
   Status merge(const FitState& next);
 
   std::string encode() const;

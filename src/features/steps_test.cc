@@ -13,6 +13,7 @@
 #include "features/feature_plan.h"
 #include "features/fitted_json.h"
 #include "features/row_packer.h"
+#include "features/test_counting.h"
 
 namespace millstream::features {
 namespace {
@@ -64,6 +65,9 @@ Result<Fitted> fitted_by_blocks(const arrow::RecordBatch& table, const std::vect
     const auto requests = plan.pending();
     std::vector<FitState> all(requests.size());
     std::vector<FitState> entry(requests.size());
+    std::vector<std::unique_ptr<ValueCounter>> counters;
+    for (const FitRequest& request : requests)  // with so little memory that most of it goes to disk
+      counters.push_back(std::make_unique<ValueCounter>(request.order(), 1, 1 << 14, ::testing::TempDir()));
     int blocks = 0;
     const auto merge_entry = [&]() -> Status {
       for (size_t i = 0; i < requests.size(); ++i) {
@@ -78,14 +82,17 @@ Result<Fitted> fitted_by_blocks(const arrow::RecordBatch& table, const std::vect
       for (size_t i = 0; i < requests.size(); ++i) {
         MILLSTREAM_ASSIGN(const auto array, expr::evaluate(*requests[i].expression, *block));
         if (array->type_id() == arrow::Type::STRING) {
-          MILLSTREAM_TRY(entry[i].add_texts(*array));
+          MILLSTREAM_TRY(counters[i]->add(0, static_cast<const arrow::StringArray&>(*array)));
         } else {
           std::vector<double> values;
           for (int64_t row = 0; row < array->length(); ++row) {
             if (!array->IsNull(row))
               values.push_back(static_cast<const arrow::DoubleArray&>(*array).Value(row));
           }
-          MILLSTREAM_TRY(entry[i].add(requests[i].kind, values.data(), static_cast<int64_t>(values.size())));
+          const auto count = static_cast<int64_t>(values.size());
+          MILLSTREAM_TRY(requests[i].kind == FitKind::kCounts
+                             ? counters[i]->add(0, values.data(), count)
+                             : entry[i].add(requests[i].kind, values.data(), count));
         }
         merge_moments(all[i].moments, entry[i].moments);
         entry[i].moments = {};
@@ -93,6 +100,10 @@ Result<Fitted> fitted_by_blocks(const arrow::RecordBatch& table, const std::vect
       if (++blocks % 3 == 0) MILLSTREAM_TRY(merge_entry());
     }
     MILLSTREAM_TRY(merge_entry());
+    for (size_t i = 0; i < requests.size(); ++i) {
+      if (requests[i].kind != FitKind::kCounts) continue;
+      MILLSTREAM_ASSIGN(all[i].counted, counted(*counters[i], requests[i].min_count, requests[i].max_size));
+    }
     MILLSTREAM_TRY(plan.provide(all));
     ++passes;
   }
@@ -316,7 +327,9 @@ TEST(StepsTest, EmbeddingsAreIdsBehindTheNumbers) {
   EXPECT_TRUE(plan.rules().back().is_weight);
   std::vector<FitState> fits(1);
   ASSERT_EQ(plan.pending().size(), 1u);
-  ASSERT_TRUE(fits[0].add_texts(*x).ok());
+  ValueCounter counter(ValueOrder::kTexts, 1, 1 << 20, ::testing::TempDir());
+  ASSERT_TRUE(counter.add(0, static_cast<const arrow::StringArray&>(*x)).ok());
+  fits[0].counted = counted(counter, 1, INT64_MAX).ValueOrDie();
   ASSERT_TRUE(plan.provide(fits).ok());
   const Fitted fitted = plan.fitted();
   EXPECT_EQ(fitted.columns[0].categories, 5);  // a, b, c, null and what was not there

@@ -39,7 +39,9 @@ constexpr int kFewestSlots = 2;       // a recipe can ask for
 constexpr int kSlots = 8;             // of a ring, where the recipe leaves it to us: so many at least …
 constexpr int kMostSlots = 64;        // … and of small batches more,
 constexpr int64_t kRowsAhead =
-    64 * 1024;                  // … for so many rows: what a feeder does in one go, some times over
+    64 * 1024;  // … for so many rows: what a feeder does in one go, some times over
+constexpr int kCountingShare =
+    4;                          // counting values in the survey likewise, before there are windows and rings
 constexpr int kCacheShare = 2;  // the cache in memory may have one part in so many of a rank's budget
 constexpr int kDiskShare = 4;  // and `auto` may fill one part in so many of the disk, or of the cache's limit
 constexpr int kFeedingPriority = 10;  // nice of feeding threads beside a trainer
@@ -404,6 +406,7 @@ Status Loader::survey_all(PhaseAgreement* phase) {
       .limit_rows = data_.limit_rows,
       .keep = keep,
       .memory_limit = memory_budget() / kCacheShare,
+      .counting_memory = memory_budget() / kCountingShare,
       .keep_if_possible = config_.cache == Cache::kAuto,
       .read_again = config_.cache == Cache::kMemory || rewritten_ || epochs_ - config_.start_epoch > 1,
       .cache_directory = config_.cache_directory,
@@ -417,6 +420,7 @@ Status Loader::survey_all(PhaseAgreement* phase) {
   survey_result_.rows_valid = survey.valid ? survey.valid->rows_train : survey.train.rows_valid;
   survey_result_.rows_filtered = survey.train.rows_read - survey.train.survived;
   survey_result_.rows_dropped = survey.train.dropped;
+  survey_result_.spilled_bytes = survey.spilled_bytes;
   if (survey.has_pieces) {
     survey_result_.cache = keep == KeepRows::kInMemory ? Cache::kMemory : Cache::kDisk;
     for (const int64_t bytes : survey.piece_file_bytes) survey_result_.cache_bytes += bytes;

@@ -104,6 +104,7 @@ struct SurveyResult {
   features::Fitted fitted;
   Cache cache = Cache::kNone;  ///< where the rows are read from: files, memory or disk
   int64_t cache_bytes = 0;     ///< that the prepared rows have there, of all ranks
+  int64_t spilled_bytes = 0;   ///< that counting values wrote to disk, of all ranks
 };
 
 class DataLoader {

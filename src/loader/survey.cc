@@ -1,12 +1,16 @@
 #include "loader/survey.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <numeric>
 #include <thread>
 #include <tuple>
 
+#include "base/bytes.h"
 #include "base/check.h"
 #include "base/cpu_share.h"
 #include "base/hash.h"
@@ -15,80 +19,18 @@
 #include "base/progress.h"
 #include "base/trace.h"
 #include "features/row_packer.h"
+#include "loader/count_values.h"
 #include "loader/survey_cache.h"
 
 namespace millstream::loader {
 namespace {
 
 constexpr int kFewEntryPoints = 16;
-constexpr uint32_t kFormat = 4;
+constexpr uint32_t kFormat = 5;
+// Of the memory for counting a column's values each thread has at least so much.
+constexpr int64_t kLeastCountingBytes = int64_t{64} << 10;
 
-// Bytes of plain values, lengths first.
-class Encoder {
- public:
-  template <class T>
-  void value(const T& value) {
-    static_assert(std::is_trivially_copyable_v<T>);
-    bytes_.append(reinterpret_cast<const char*>(&value), sizeof(T));
-  }
-  template <class T>
-  void values(const std::vector<T>& values) {
-    value<uint64_t>(values.size());
-    bytes_.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
-  }
-  void text(const std::string& text) {
-    value<uint64_t>(text.size());
-    bytes_ += text;
-  }
-  std::string take() { return std::move(bytes_); }
-
- private:
-  std::string bytes_;
-};
-
-class Decoder {
- public:
-  explicit Decoder(std::string_view bytes) : bytes_(bytes) {}
-  template <class T>
-  T value() {
-    T value{};
-    if (take(sizeof(T))) std::memcpy(&value, bytes_.data() + at_ - sizeof(T), sizeof(T));
-    return value;
-  }
-  template <class T>
-  std::vector<T> values() {
-    const auto count = value<uint64_t>();
-    if (count > bytes_.size() / sizeof(T) || !take(count * sizeof(T))) {
-      ok_ = false;
-      return {};
-    }
-    std::vector<T> values(count);
-    if (count) std::memcpy(values.data(), bytes_.data() + at_ - count * sizeof(T), count * sizeof(T));
-    return values;
-  }
-  std::string text() {
-    const auto count = value<uint64_t>();
-    if (count > bytes_.size() || !take(count)) {
-      ok_ = false;
-      return {};
-    }
-    return std::string(bytes_.substr(at_ - count, count));
-  }
-  bool ok() const { return ok_; }
-  bool done() const { return ok_ && at_ == bytes_.size(); }
-
- private:
-  bool take(size_t count) {
-    if (!ok_ || count > bytes_.size() - at_) return ok_ = false;
-    at_ += count;
-    return true;
-  }
-  std::string_view bytes_;
-  size_t at_ = 0;
-  bool ok_ = true;
-};
-
-void encode_pieces(Encoder& out, const std::vector<Piece>& pieces) {
+void encode_pieces(ByteWriter& out, const std::vector<Piece>& pieces) {
   out.value<uint64_t>(pieces.size());
   for (const Piece& piece : pieces) {
     out.value(piece.entry_point);
@@ -105,7 +47,7 @@ void encode_pieces(Encoder& out, const std::vector<Piece>& pieces) {
   }
 }
 
-std::vector<Piece> decode_pieces(Decoder& in) {
+std::vector<Piece> decode_pieces(ByteReader& in) {
   std::vector<Piece> pieces;
   const auto count = in.value<uint64_t>();
   for (uint64_t i = 0; i < count && in.ok(); ++i) {
@@ -165,7 +107,7 @@ struct PassFindings {
   }
 
   std::string encode() const {
-    Encoder out;
+    ByteWriter out;
     out.values(counts);
     out.value<uint64_t>(fits.size());
     for (const BlockFits& fit : fits) {
@@ -186,7 +128,7 @@ struct PassFindings {
     return out.take();
   }
   static Result<PassFindings> decode(std::string_view bytes) {
-    Decoder in(bytes);
+    ByteReader in(bytes);
     PassFindings found;
     found.counts = in.values<BlockCounts>();
     const auto fits = in.value<uint64_t>();
@@ -255,14 +197,32 @@ std::vector<int> deal_entry_points(const exec::BlockSource& source, int end, int
   return mine;
 }
 
-// Adds what the training rows say to `state`; nulls are left out. `scratch` is reused from block to block.
+// Where counted values go: to the rank's counter or, as long as it is not known whether the entry point can be read
+// whole, to a table of its own.
+struct CountSink {
+  features::ValueCounter* counter = nullptr;
+  int thread = 0;
+  features::CountTable* table = nullptr;
+
+  Status add(const arrow::StringArray& texts) const {
+    return table != nullptr ? table->add(texts) : counter->add(thread, texts);
+  }
+  Status add(const double* values, int64_t count) const {
+    return table != nullptr ? table->add(values, count) : counter->add(thread, values, count);
+  }
+};
+
+// Adds what the training rows say to `state` or, of counts, to `sink`; nulls are left out. `scratch` is reused from
+// block to block.
 Status add_to_fit(const features::FitRequest& fit, const arrow::RecordBatch& batch,
-                  const SelectedRows& selected, std::vector<double>* scratch, features::FitState* state) {
+                  const SelectedRows& selected, std::vector<double>* scratch, features::FitState* state,
+                  const CountSink& sink) {
   const expr::Expression& expression = *fit.expression;
   const std::string& column = fit.column;
   std::vector<double>* out = scratch;
   const auto add = [&](int64_t count) {
-    const Status added = state->add(fit.kind, out->data(), count);
+    const Status added = fit.kind == features::FitKind::kCounts ? sink.add(out->data(), count)
+                                                                : state->add(fit.kind, out->data(), count);
     return added.ok() ? added : with_context(added, fmt::format("{} of column '{}'", fit.step, column));
   };
   if (fit.kind == features::FitKind::kTargets) {
@@ -312,7 +272,7 @@ Status add_to_fit(const features::FitRequest& fit, const arrow::RecordBatch& bat
     return position ? with_category(status, error_category(status), row_of(position->row)) : status;
   }
   if ((*evaluated)->type_id() == arrow::Type::STRING) {
-    const Status added = state->add_texts(**evaluated);
+    const Status added = sink.add(static_cast<const arrow::StringArray&>(**evaluated));
     return added.ok() ? added : with_context(added, fmt::format("{} of column '{}'", fit.step, column));
   }
   const auto& values = static_cast<const arrow::DoubleArray&>(**evaluated);
@@ -344,15 +304,18 @@ struct TablePass {
   bool count = false;  // the first pass
   bool skip_corrupt = false;
   std::vector<features::FitRequest> fits;
+  std::vector<std::unique_ptr<features::ValueCounter>> counters;  // of those that count values; else null
   int64_t sketch_capacity = 0;
   PieceWriter* writer = nullptr;
   int rank = 0;
 
   // A row group that can't be decoded leaves nothing behind but its place in the ledger, where that is wanted.
-  Status read_entry_point(int entry_point, PassFindings* found) const {
+  Status read_entry_point(int entry_point, int thread, PassFindings* found) const {
     PassFindings here;
     bool read_failed = false;
-    const Status status = read_blocks(entry_point, &here, &read_failed);
+    // By fit; used where the entry point may yet be skipped.
+    std::vector<features::CountTable> tables(skip_corrupt ? fits.size() : 0);
+    Status status = read_blocks(entry_point, thread, &here, &tables, &read_failed);
     if (!status.ok() && skip_corrupt && read_failed) {
       const plan::EntryPoint& entry = source->table().entry_points()[static_cast<size_t>(entry_point)];
       notice_f("left out, as on_corrupt = \"skip\" says: {}", status.message());
@@ -362,10 +325,17 @@ struct TablePass {
       return Status::OK();
     }
     found->append(std::move(here));
+    for (size_t i = 0; i < tables.size() && status.ok(); ++i) {
+      if (counters[i] == nullptr) continue;
+      status = counters[i]->add(thread, tables[i]);
+      if (!status.ok())
+        status = with_context(status, fmt::format("{} of column '{}'", fits[i].step, fits[i].column));
+    }
     return status;
   }
 
-  Status read_blocks(int entry_point, PassFindings* found, bool* read_failed) const {
+  Status read_blocks(int entry_point, int thread, PassFindings* found,
+                     std::vector<features::CountTable>* tables, bool* read_failed) const {
     auto opened = source->open(entry_point);
     *read_failed = !opened.ok();
     MILLSTREAM_ASSIGN(const auto stream, std::move(opened));
@@ -375,7 +345,8 @@ struct TablePass {
     bool any_state = false;
     for (size_t i = 0; i < fits.size(); ++i) {
       entry_fits.states[i].quantiles = features::QuantileSketch(sketch_capacity);
-      any_state = any_state || fits[i].kind != features::FitKind::kMoments;
+      any_state = any_state ||
+                  (fits[i].kind != features::FitKind::kMoments && fits[i].kind != features::FitKind::kCounts);
     }
     const auto finish = [&] {
       if (!any_state) return;
@@ -419,7 +390,9 @@ struct TablePass {
         BlockFits block_fits{entry_point, index, {}};
         for (size_t i = 0; i < fits.size(); ++i) {
           entry_fits.states[i].moments = {};
-          const Status added = add_to_fit(fits[i], *block->rows, selected, &values, &entry_fits.states[i]);
+          const CountSink sink{counters[i].get(), thread, tables->empty() ? nullptr : &(*tables)[i]};
+          const Status added =
+              add_to_fit(fits[i], *block->rows, selected, &values, &entry_fits.states[i], sink);
           if (!added.ok()) return locate_error(added, source->table(), entry_point, *block);
           block_fits.moments.push_back(entry_fits.states[i].moments);
         }
@@ -451,7 +424,7 @@ struct TablePass {
       for (;;) {
         const size_t i = next.fetch_add(1);
         if (i >= entry_points.size() || entry_points[i] > failed_entry_point.load()) return;
-        const Status status = read_entry_point(entry_points[i], &findings[thread]);
+        const Status status = read_entry_point(entry_points[i], thread, &findings[thread]);
         if (status.ok()) continue;
         int lowest = failed_entry_point.load();
         while (entry_points[i] < lowest &&
@@ -637,6 +610,80 @@ Result<TablePass> first_pass(const SurveyRequest& request, bool is_train, PieceW
       .rank = job.rank()};
 }
 
+// The values that fits counted are kept in a file of their own, as there may be many.
+std::vector<features::CountedValues*> counted_of(Survey* survey) {
+  std::vector<features::CountedValues*> counted;
+  for (auto& fits : survey->fits) {
+    for (features::FitState& fit : fits) {
+      if (fit.counted.values != nullptr) counted.push_back(&fit.counted);
+    }
+  }
+  return counted;
+}
+
+Status write_values(const std::string& entry, Survey& survey) {
+  const auto counted = counted_of(&survey);
+  if (counted.empty()) return Status::OK();
+  const std::string path = SurveyCache::values_path(entry);
+  std::ofstream file(path, std::ios::binary);
+  for (const features::CountedValues* values : counted) {
+    const expr::TextList& list = *values->values;
+    Digest digest;
+    digest.add(list.ends.data(), list.ends.size() * sizeof(uint32_t));
+    digest.add(list.bytes);
+    const uint64_t sizes[2] = {list.ends.size(), list.bytes.size()};
+    file << digest.hex();
+    file.write(reinterpret_cast<const char*>(sizes), sizeof(sizes));
+    file.write(reinterpret_cast<const char*>(list.ends.data()),
+               static_cast<std::streamsize>(list.ends.size() * sizeof(uint32_t)));
+    file.write(list.bytes.data(), static_cast<std::streamsize>(list.bytes.size()));
+  }
+  file.flush();
+  if (!file) return file_error("the cache file {} can't be written: {}", path, std::strerror(errno));
+  return Status::OK();
+}
+
+Status read_values_here(const std::string& entry, const std::vector<features::CountedValues*>& counted) {
+  const std::string path = SurveyCache::values_path(entry);
+  const auto bad = [&] { return file_error("the cache file {} is damaged", path); };
+  std::error_code error;
+  const auto file_bytes = std::filesystem::file_size(path, error);
+  std::ifstream file(path, std::ios::binary);
+  if (error || !file) return bad();
+  for (features::CountedValues* values : counted) {
+    auto list = std::make_shared<expr::TextList>();
+    std::string stored(32, '\0');
+    uint64_t sizes[2] = {};
+    file.read(stored.data(), static_cast<std::streamsize>(stored.size()));
+    file.read(reinterpret_cast<char*>(sizes), sizeof(sizes));
+    if (!file || sizes[0] > file_bytes / sizeof(uint32_t) || sizes[1] > file_bytes) return bad();
+    list->ends.resize(sizes[0]);
+    list->bytes.resize(sizes[1]);
+    file.read(reinterpret_cast<char*>(list->ends.data()),
+              static_cast<std::streamsize>(sizes[0] * sizeof(uint32_t)));
+    file.read(list->bytes.data(), static_cast<std::streamsize>(sizes[1]));
+    Digest digest;
+    digest.add(list->ends.data(), list->ends.size() * sizeof(uint32_t));
+    digest.add(list->bytes);
+    if (!file || digest.hex() != stored) return bad();
+    values->values = std::move(list);
+  }
+  return Status::OK();
+}
+
+// By rank 0 for all ranks. Collective, and so are its errors.
+Status read_values(comm::Job& job, const std::string& entry, Survey* survey) {
+  const auto counted = counted_of(survey);
+  if (counted.empty()) return Status::OK();
+  Status status;
+  if (job.rank() == 0) status = read_values_here(entry, counted);
+  uint8_t read = status.ok();
+  MILLSTREAM_TRY(job.world().broadcast(&read, sizeof(read), 0));
+  if (!read) return status.ok() ? file_error("rank 0 can't read the values in the cache") : status;
+  for (features::CountedValues* values : counted) MILLSTREAM_TRY(broadcast_values(job, values));
+  return Status::OK();
+}
+
 // The pieces of a pass, unless there was no room for all rows.
 void keep_pieces(PassFindings& found, bool is_train, bool has_valid_query, Survey* survey) {
   if (found.no_room) survey->has_pieces = false;
@@ -669,6 +716,22 @@ std::vector<LedgerEntry> in_order(std::vector<LedgerEntry> entries) {
 Result<Survey> survey_data(const SurveyRequest& request, PieceWriter* writer) {
   Survey survey;
   survey.has_pieces = writer != nullptr;
+  // One for each fit of kind kCounts, which share the memory.
+  const auto counters_for = [&](const std::vector<features::FitRequest>& fits) {
+    const auto counts = [](const features::FitRequest& fit) {
+      return fit.kind == features::FitKind::kCounts;
+    };
+    const int64_t number = std::max<int64_t>(1, std::count_if(fits.begin(), fits.end(), counts));
+    const int64_t memory = std::max(request.counting_memory / number, request.threads * kLeastCountingBytes);
+    std::vector<std::unique_ptr<features::ValueCounter>> counters;
+    for (const features::FitRequest& fit : fits) {
+      auto& counter = counters.emplace_back();
+      if (!counts(fit)) continue;
+      counter = std::make_unique<features::ValueCounter>(fit.order(), request.threads, memory,
+                                                         SurveyCache(request.cache_directory).directory());
+    }
+    return counters;
+  };
   const auto read_table = [&](bool is_train) -> Result<TableCounts> {
     MILLSTREAM_ASSIGN(TablePass pass, first_pass(request, is_train, survey.has_pieces ? writer : nullptr));
     pass.count = true;
@@ -676,6 +739,7 @@ Result<Survey> survey_data(const SurveyRequest& request, PieceWriter* writer) {
     for (int number = 0;; ++number) {
       if (is_train) pass.fits = request.plan->pending();
       if (number > 0 && pass.fits.empty()) break;
+      pass.counters = counters_for(pass.fits);
       MILLSTREAM_ASSIGN(PassFindings found, run_pass(request, pass));
       if (number == 0) {
         counts.blocks = std::move(found.counts);
@@ -702,6 +766,14 @@ Result<Survey> survey_data(const SurveyRequest& request, PieceWriter* writer) {
                                   fmt::format("{} of column '{}'", pass.fits[i].step, pass.fits[i].column));
             }
           }
+        }
+        for (size_t i = 0; i < fits.size(); ++i) {
+          if (pass.counters[i] == nullptr) continue;
+          int64_t spilled = 0;
+          MILLSTREAM_ASSIGN(fits[i].counted, count_together(*request.job, *request.phase, *pass.counters[i],
+                                                            pass.fits[i], request.threads, &spilled));
+          survey.spilled_bytes += spilled;
+          pass.counters[i] = nullptr;
         }
         MILLSTREAM_TRY(request.plan->provide(fits));
         survey.fits.push_back(std::move(fits));
@@ -822,7 +894,7 @@ bool wants_pieces(const plan::SourceTable& table, const LoaderConfig& config) {
 }
 
 std::string encode_survey(const Survey& survey) {
-  Encoder out;
+  ByteWriter out;
   out.value(kFormat);
   out.value<int64_t>(static_cast<int64_t>(survey.train.train.size()));
   out.values(survey.train.blocks);
@@ -836,7 +908,11 @@ std::string encode_survey(const Survey& survey) {
   out.value<uint64_t>(survey.fits.size());
   for (const auto& fits : survey.fits) {
     out.value<uint64_t>(fits.size());
-    for (const features::FitState& fit : fits) out.text(fit.encode());
+    for (const features::FitState& fit : fits) {
+      out.text(fit.encode());
+      out.value<uint8_t>(fit.counted.values != nullptr);
+      if (fit.counted.values != nullptr) out.value(fit.counted.distinct);
+    }
   }
   out.value<uint8_t>(survey.has_pieces);
   encode_pieces(out, survey.train_pieces);
@@ -847,7 +923,7 @@ std::string encode_survey(const Survey& survey) {
 }
 
 Result<Survey> decode_survey(std::string_view bytes) {
-  Decoder in(bytes);
+  ByteReader in(bytes);
   Survey survey;
   const auto bad = [] { return file_error("the survey in the cache has another format"); };
   if (in.value<uint32_t>() != kFormat) return bad();
@@ -871,6 +947,11 @@ Result<Survey> decode_survey(std::string_view bytes) {
     for (uint64_t k = 0; k < count && in.ok(); ++k) {
       auto fit = features::FitState::decode(in.text());
       if (!fit.ok()) return bad();
+      // What is said of the values here, the values themselves are elsewhere.
+      if (in.value<uint8_t>() != 0) {
+        fit->counted.distinct = in.value<int64_t>();
+        fit->counted.values = std::make_shared<const expr::TextList>();
+      }
       fits.push_back(std::move(*fit));
     }
   }
@@ -928,6 +1009,7 @@ Result<SurveyOutcome> run_survey(const SurveyRequest& request) {
         status = files.status();
         if (files.ok()) outcome.piece_files = std::move(*files);
       }
+      if (status.ok()) status = read_values(job, cache.entry_path(key), &*survey);
       // One rank that can't use it is enough to survey again.
       uint8_t usable = status.ok();
       MILLSTREAM_TRY(job.world().all_reduce(&usable, 1, comm::DataType::kUInt8, comm::ReduceOp::kMin));
@@ -1011,7 +1093,8 @@ Result<SurveyOutcome> run_survey(const SurveyRequest& request) {
         lasting.num_piece_files = 0;
         lasting.piece_file_bytes.clear();
       }
-      const Status kept = cache.commit(key, temporary, encode_survey(lasting));
+      Status kept = write_values(temporary, lasting);
+      if (kept.ok()) kept = cache.commit(key, temporary, encode_survey(lasting));
       if (kept.ok()) {
         cache.trim(key);
       } else {

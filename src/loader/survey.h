@@ -63,6 +63,7 @@ struct Survey {
   std::vector<Piece> train_pieces, valid_pieces;
   int64_t num_piece_files = 0;
   std::vector<int64_t> piece_file_bytes;
+  int64_t spilled_bytes = 0;  ///< that the ranks wrote to disk while they counted values; of this run alone
 };
 
 /// The agreements of one phase that all ranks go through. After one that ended in an error there are no more: it is
@@ -95,6 +96,7 @@ struct SurveyRequest {
   int64_t limit_rows = 0;
   KeepRows keep = KeepRows::kNo;
   int64_t memory_limit = 0;       ///< in memory: bytes that this rank may keep
+  int64_t counting_memory = 0;    ///< for counting values; what does not fit goes to the cache directory
   bool keep_if_possible = false;  ///< else that there is no room is an error
   bool read_again = true;         ///< in memory: reads the data for it also where the survey is known
   std::string cache_directory;    ///< see LoaderConfig; empty: the default
@@ -114,7 +116,7 @@ Result<SurveyOutcome> run_survey(const SurveyRequest& request);
 /// Whether the rows shall be rewritten: a rule on data and recipe alone.
 bool wants_pieces(const plan::SourceTable& table, const LoaderConfig& config);
 
-/// As bytes and back, for the cache and between ranks.
+/// As bytes and back, for the cache and between ranks; without counted values, which have a file of their own.
 std::string encode_survey(const Survey& survey);
 Result<Survey> decode_survey(std::string_view bytes);
 

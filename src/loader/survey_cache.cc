@@ -80,6 +80,10 @@ std::string SurveyCache::piece_path(const std::string& entry, int rank) {
   return fmt::format("{}/pieces-{}.arrow", entry, rank);
 }
 
+std::string SurveyCache::values_path(const std::string& entry) {
+  return entry + "/values.bin";
+}
+
 std::string SurveyCache::load(const std::string& key) const {
   const std::string path = entry_path(key) + "/" + kSurveyFile;
   std::ifstream file(path, std::ios::binary);

@@ -26,6 +26,7 @@ class SurveyCache {
   /// Free bytes of the file system that the directory is on, or is going to be on.
   int64_t free_bytes() const;
   static std::string piece_path(const std::string& entry, int rank);
+  static std::string values_path(const std::string& entry);  ///< of the values that fits counted
 
   /// The survey's bytes of an entry, empty where there is none that is whole. Marks it as used now.
   std::string load(const std::string& key) const;

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
+#include "base/bytes.h"
 #include "expr/type.h"
 #include "plan/planner.h"
 #include "train/run_directory.h"
@@ -47,7 +48,10 @@ Json to_json(const Bundle& bundle) {
   });
   const bool plain = bundle.base_directory.empty() && !embedded && bundle.model.kind == "mlp" &&
                      !bundle.model.batch_norm && bundle.model.dropout == 0;
-  json["format_version"] = !plain ? 3 : bundle.loss == "mse" || bundle.loss == "mae" ? 1 : 2;
+  json["format_version"] = !bundle.tables.empty()                         ? 4
+                           : !plain                                       ? 3
+                           : bundle.loss == "mse" || bundle.loss == "mae" ? 1
+                                                                          : 2;
   json["millstream"] = bundle.millstream_version;
   json["query"] = bundle.query;
   json["prediction_query"] = bundle.prediction_query;
@@ -246,6 +250,48 @@ Result<Bundle> from_json(const std::string& text) {
   return bundle;
 }
 
+// A list of categories is two tensors under its key: where its texts end, and their bytes.
+constexpr std::string_view kEnds = ".ends", kBytes = ".bytes";
+
+std::string encode_tables(const Bundle& bundle) {
+  SafeTensors content;
+  for (const auto& table : bundle.tables) {
+    const expr::TextList& list = table->list();
+    content.tensors.push_back(
+        {table->key() + std::string(kEnds),
+         TensorType::kInt32,
+         {list.size()},
+         std::string(reinterpret_cast<const char*>(list.ends.data()), list.ends.size() * sizeof(uint32_t))});
+    content.tensors.push_back({table->key() + std::string(kBytes),
+                               TensorType::kUInt8,
+                               {static_cast<int64_t>(list.bytes.size())},
+                               list.bytes});
+  }
+  return encode_safetensors(content);
+}
+
+Status decode_tables(std::string_view bytes, Bundle& bundle) {
+  MILLSTREAM_ASSIGN(SafeTensors content, decode_safetensors(bytes));
+  std::map<std::string, StoredTensor*> by_name;
+  for (StoredTensor& tensor : content.tensors) by_name[tensor.name] = &tensor;
+  for (const auto& [name, ends] : by_name) {
+    if (!name.ends_with(kEnds)) continue;
+    const std::string key = name.substr(0, name.size() - kEnds.size());
+    const auto texts = by_name.find(key + std::string(kBytes));
+    if (texts == by_name.end() || ends->type != TensorType::kInt32 ||
+        texts->second->type != TensorType::kUInt8)
+      return data_error("the list of categories '{}' is not one of ends and bytes", key);
+    auto list = std::make_shared<expr::TextList>();
+    list->ends.resize(ends->bytes.size() / sizeof(uint32_t));
+    std::memcpy(list->ends.data(), ends->bytes.data(), list->ends.size() * sizeof(uint32_t));
+    list->bytes = std::move(texts->second->bytes);
+    MILLSTREAM_ASSIGN(auto table, expr::TextTable::make(std::move(list)));
+    if (table->key() != key) return data_error("the list of categories '{}' is not the one of that key", key);
+    bundle.tables.push_back(std::move(table));
+  }
+  return Status::OK();
+}
+
 Status remove_partly_written(const std::string& path, const Status& status) {
   std::error_code ignored;
   fs::remove_all(path, ignored);
@@ -303,6 +349,8 @@ Status write_bundle(const std::string& path, const Bundle& bundle) {
   auto write = [&]() -> Status {
     MILLSTREAM_TRY(
         write_file_durably(temporary + "/weights.safetensors", encode_safetensors(bundle.weights)));
+    if (!bundle.tables.empty())
+      MILLSTREAM_TRY(write_file_durably(temporary + "/categories.safetensors", encode_tables(bundle)));
     MILLSTREAM_TRY(write_file_durably(temporary + "/bundle.json", dump(to_json(bundle), 2) + "\n"));
     if (::rename(temporary.c_str(), path.c_str()) != 0)
       return file_error("writing the bundle {}: {}", path, std::strerror(errno));
@@ -328,24 +376,30 @@ Result<Bundle> read_bundle(const std::string& path) {
   auto weights = decode_safetensors(bytes);
   if (!weights.ok()) return with_context(weights.status(), weights_path);
   bundle->weights = std::move(weights).ValueUnsafe();
+  const std::string tables_path = path + "/categories.safetensors";
+  if (fs::exists(tables_path, error)) {
+    MILLSTREAM_ASSIGN(const std::string tables, read_whole_file(tables_path, kMaxWeightBytes));
+    const Status decoded = decode_tables(tables, *bundle);
+    if (!decoded.ok()) return with_context(decoded, tables_path);
+  }
   return bundle;
 }
 
 std::string encode_bundle(const Bundle& bundle) {
-  const std::string json = dump(to_json(bundle), -1);
-  const uint64_t length = json.size();
-  return std::string(reinterpret_cast<const char*>(&length), sizeof length) + json +
-         encode_safetensors(bundle.weights);
+  ByteWriter out;
+  out.text(dump(to_json(bundle), -1));
+  out.text(encode_safetensors(bundle.weights));
+  out.text(encode_tables(bundle));
+  return out.take();
 }
 
 Result<Bundle> decode_bundle(const std::string& bytes) {
-  uint64_t length = 0;
-  if (bytes.size() < sizeof length) return bug_error("a bundle came damaged from another rank");
-  std::memcpy(&length, bytes.data(), sizeof length);
-  if (length > bytes.size() - sizeof length) return bug_error("a bundle came damaged from another rank");
-  MILLSTREAM_ASSIGN(Bundle bundle, from_json(bytes.substr(sizeof length, length)));
-  MILLSTREAM_ASSIGN(bundle.weights,
-                    decode_safetensors(std::string_view(bytes).substr(sizeof length + length)));
+  ByteReader in(bytes);
+  const std::string_view json = in.text(), weights = in.text(), tables = in.text();
+  if (!in.done()) return bug_error("a bundle came damaged from another rank");
+  MILLSTREAM_ASSIGN(Bundle bundle, from_json(std::string(json)));
+  MILLSTREAM_ASSIGN(bundle.weights, decode_safetensors(weights));
+  MILLSTREAM_TRY(decode_tables(tables, bundle));
   return bundle;
 }
 

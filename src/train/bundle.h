@@ -2,14 +2,17 @@
 // What training leaves behind for prediction: a folder with
 //   bundle.json           query, input schema, fitted features, model description, counts, metrics
 //   weights.safetensors   the model's tensors
+//   categories.safetensors  the lists of categories that the features look up, where these are long
 // A bundle from a stranger is safe to open: nothing in it is code, every size is checked.
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
+#include "expr/text_table.h"
 #include "features/feature_spec.h"
 #include "plan/logical_plan.h"
 #include "train/config.h"
@@ -18,9 +21,8 @@
 namespace millstream::train {
 
 /// 2: losses other than mse and mae, whose outputs are no predictions yet. 3: models other than the plain mlp, and
-/// queries that do not stream. What an
-/// older format can say is still written in that.
-inline constexpr int64_t kBundleFormatVersion = 3;
+/// queries that do not stream. 4: lists of categories. What an older format can say is still written in that.
+inline constexpr int64_t kBundleFormatVersion = 4;
 
 /// A column of the query's files.
 struct BundleInput {
@@ -40,7 +42,8 @@ struct Bundle {
   features::OnNull on_null_target = features::OnNull::kError;
   std::vector<BundleInput> inputs;
   std::vector<features::FeatureSpec> features;
-  std::string fitted_json;  ///< features/fitted_json.h
+  std::string fitted_json;                                     ///< features/fitted_json.h
+  std::vector<std::shared_ptr<const expr::TextTable>> tables;  ///< that fitted_json names by their keys
   ModelConfig model;
   int64_t model_inputs = 0;                ///< columns of the fitted features
   std::vector<EmbeddingInput> embeddings;  ///< those of them that are ids; read from fitted_json
@@ -64,7 +67,7 @@ Status write_bundle(const std::string& path, const Bundle& bundle);
 /// Errors: missing or not a bundle (file), written by a newer Millstream, damaged (data); all name the file.
 Result<Bundle> read_bundle(const std::string& path);
 
-/// The bundle's two files as one piece of text and back, for other ranks.
+/// The bundle's files as one piece of text and back, for other ranks.
 std::string encode_bundle(const Bundle& bundle);
 Result<Bundle> decode_bundle(const std::string& bytes);
 

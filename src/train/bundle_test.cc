@@ -117,15 +117,52 @@ TEST_F(BundleTest, MissingOrSomethingElse) {
   EXPECT_EQ(read_error(), path() + " is a run directory; its bundle is " + path() + "/bundle");
 }
 
+TEST_F(BundleTest, ListsOfCategoriesHaveAFileOfTheirOwn) {
+  Bundle bundle = example();
+  std::string key;
+  {
+    auto list = std::make_shared<expr::TextList>();
+    list->bytes = "redgreen";
+    list->ends = {3, 8, 8};
+    bundle.tables = {expr::TextTable::make(list).ValueOrDie()};
+    key = bundle.tables[0]->key();
+  }
+  ASSERT_TRUE(write_bundle(path(), bundle).ok());
+  replace_in_json("\"format_version\": 4", "\"format_version\": 4");
+  const std::string sent = encode_bundle(bundle);
+  bundle = Bundle();
+  EXPECT_EQ(expr::TextTable::of_key(key), nullptr);
+  for (const Bundle& back : {read_bundle(path()).ValueOrDie(), decode_bundle(sent).ValueOrDie()}) {
+    ASSERT_EQ(back.tables.size(), 1u);
+    EXPECT_EQ(back.tables[0]->key(), key);
+    EXPECT_EQ(expr::TextTable::of_key(key), back.tables[0]);
+    EXPECT_EQ(back.tables[0]->list()[1], "green");
+    EXPECT_EQ(back.tables[0]->list()[2], "");
+  }
+  // Another list under that name, and ends that lie.
+  const std::string file = path() + "/categories.safetensors";
+  const std::string good = read_whole_file(file, 1 << 20).ValueOrDie();
+  const auto read_damaged = [&](size_t at, char byte) {
+    std::string bytes = good;
+    bytes[at] = byte;
+    std::ofstream(file, std::ios::binary) << bytes;
+    return read_error();
+  };
+  EXPECT_EQ(read_damaged(good.size() - 1, 'N'),
+            file + ": the list of categories '" + key + "' is not the one of that key");
+  EXPECT_EQ(read_damaged(good.size() - 8 - 12, 100),
+            file + ": a list of categories is damaged: its texts overlap");
+}
+
 TEST_F(BundleTest, NewerAndDamaged) {
   ASSERT_TRUE(write_bundle(path(), example()).ok());
-  replace_in_json("\"format_version\": 1", "\"format_version\": 4");
+  replace_in_json("\"format_version\": 1", "\"format_version\": 5");
   EXPECT_EQ(
       read_error(),
       path() +
-          "/bundle.json: it was written by Millstream 0.1.0 in format 4; this program reads formats up to "
-          "3: use that version or a newer one");
-  replace_in_json("\"format_version\": 4", "\"format_version\": 1");
+          "/bundle.json: it was written by Millstream 0.1.0 in format 5; this program reads formats up to "
+          "4: use that version or a newer one");
+  replace_in_json("\"format_version\": 5", "\"format_version\": 1");
   replace_in_json("\"target\"", "\"tarjet\"");
   EXPECT_EQ(read_error(), path() + "/bundle.json: it is damaged: 'target' is missing");
   replace_in_json("\"tarjet\"", "\"target\"");

@@ -170,6 +170,8 @@ Result<Bundle> begin_bundle(const TrainJob& job, plan::Catalog& catalog, const l
     fitted.input = arrow::schema(
         arrow::FieldVector(fitted.input->fields().begin(), fitted.input->fields().begin() + target));
   MILLSTREAM_ASSIGN(bundle.fitted_json, features::fitted_to_json(fitted));
+  for (const features::FeatureColumn& column : fitted.columns)
+    expr::collect_tables(*column.expression, bundle.tables);
   MILLSTREAM_ASSIGN(const plan::NodePtr plan,
                     plan::plan_query(job.data.train, catalog, {"data.train", job.data.base_directory, {}}));
   if (!plan::streams(*plan)) {

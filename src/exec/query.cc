@@ -12,6 +12,7 @@
 #include "exec/ordered_stream.h"
 #include "exec/sort.h"
 #include "exec/units.h"
+#include "exec/window.h"
 #include "plan/planner.h"
 #include "plan/rewrite.h"
 
@@ -141,6 +142,18 @@ class Executor {
     return concatenate(input->schema(), batches);
   }
 
+  // All rows on every rank, which all compute the same.
+  Result<std::unique_ptr<Units>> windowed(const plan::Node& node) {
+    MILLSTREAM_ASSIGN(auto rows, everything(node.input, "the rows of a window function"));
+    // Beside the results: the order of the rows and the values in that order.
+    MILLSTREAM_TRY(check(48 * rows->num_rows(), "the rows of a window function"));
+    const int before = rows->num_columns();
+    MILLSTREAM_ASSIGN(rows, compute_windows(node, rows));
+    for (int i = before; i < rows->num_columns(); ++i)
+      MILLSTREAM_TRY(hold(bytes_of(*rows->column_data(i)), "the results of a window function"));
+    return units_of_batches(node.schema, {std::move(rows)}, options_.morsel_rows);
+  }
+
   // IN (SELECT …) of many values.
   Result<std::unique_ptr<Units>> member(const plan::Node& node) {
     const Batch& rows = subquery_values_.at(&node);
@@ -185,6 +198,8 @@ class Executor {
       }
       case NodeKind::kAttach:
         return member(*node);
+      case NodeKind::kWindow:
+        return windowed(*node);
       case NodeKind::kScan:
         break;
     }

@@ -160,16 +160,15 @@ bool pack(const std::vector<KeyCodes>& keys, size_t rows, std::vector<uint64_t>&
 
 }  // namespace
 
-Result<std::shared_ptr<arrow::RecordBatch>> sort_rows(const std::shared_ptr<arrow::RecordBatch>& rows,
-                                                      const std::vector<plan::SortKey>& keys, int64_t limit) {
-  const int64_t count = rows->num_rows();
+Result<std::vector<int32_t>> sort_order(const arrow::RecordBatch& rows,
+                                        const std::vector<plan::SortKey>& keys, int64_t limit) {
+  const int64_t count = rows.num_rows();
   if (count > std::numeric_limits<int32_t>::max())
     return failed_error("there are more than 2^31 rows to sort on one rank");
   const int64_t wanted = limit < 0 ? count : std::min(limit, count);
-  if (keys.empty() || count <= 1) return wanted == count ? rows : rows->Slice(0, wanted);
   std::vector<KeyCodes> codes;
   for (const plan::SortKey& key : keys) {
-    MILLSTREAM_ASSIGN(auto made, make_codes(rows->column(key.column), key));
+    MILLSTREAM_ASSIGN(auto made, make_codes(rows.column(key.column), key));
     codes.push_back(std::move(made));
   }
   std::vector<int32_t> order(static_cast<size_t>(count));
@@ -219,6 +218,15 @@ Result<std::shared_ptr<arrow::RecordBatch>> sort_rows(const std::shared_ptr<arro
     }
   }
   order.resize(static_cast<size_t>(wanted));
+  return order;
+}
+
+Result<std::shared_ptr<arrow::RecordBatch>> sort_rows(const std::shared_ptr<arrow::RecordBatch>& rows,
+                                                      const std::vector<plan::SortKey>& keys, int64_t limit) {
+  const int64_t wanted = limit < 0 ? rows->num_rows() : std::min(limit, rows->num_rows());
+  if (keys.empty() || rows->num_rows() <= 1)
+    return wanted == rows->num_rows() ? rows : rows->Slice(0, wanted);
+  MILLSTREAM_ASSIGN(const auto order, sort_order(*rows, keys, limit));
   return expr::take_rows(*rows, order);
 }
 

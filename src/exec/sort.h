@@ -15,6 +15,10 @@ namespace millstream::exec {
 Result<std::shared_ptr<arrow::RecordBatch>> sort_rows(const std::shared_ptr<arrow::RecordBatch>& rows,
                                                       const std::vector<plan::SortKey>& keys, int64_t limit);
 
+/// The numbers of the rows in order; only the first `limit` of them (-1: all).
+Result<std::vector<int32_t>> sort_order(const arrow::RecordBatch& rows,
+                                        const std::vector<plan::SortKey>& keys, int64_t limit);
+
 /// One batch of all rows.
 Result<std::shared_ptr<arrow::RecordBatch>> concatenate(
     const std::shared_ptr<arrow::Schema>& schema,

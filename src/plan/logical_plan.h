@@ -12,7 +12,18 @@
 
 namespace millstream::plan {
 
-enum class NodeKind : uint8_t { kScan, kFilter, kProject, kLimit, kAggregate, kSort, kJoin, kUnion, kAttach };
+enum class NodeKind : uint8_t {
+  kScan,
+  kFilter,
+  kProject,
+  kLimit,
+  kAggregate,
+  kSort,
+  kJoin,
+  kUnion,
+  kAttach,
+  kWindow
+};
 
 class Node;
 using NodePtr = std::shared_ptr<const Node>;
@@ -46,6 +57,10 @@ class Node {
   std::shared_ptr<arrow::Schema> pair_schema;
 
   std::vector<SortKey> sort_keys;  ///< kSort; rows that are equal stay in their order
+
+  /// kWindow: the input's columns and one more a call; rows stay in their order, and rows that are equal in the order of
+  /// a window count in that order.
+  std::vector<WindowCall> windows;
 
   // kUnion: the rows of `input`, then those of `right`, whose columns have the same types.
 

@@ -13,9 +13,10 @@ struct Pruned {
   std::vector<int> mapping;  // of the old columns; -1: left out
 };
 
-// Has it operators of two inputs, below which columns go that nothing reads?
+// Has it operators of two inputs, or of all rows and all columns, below which columns go that nothing reads?
 bool branches(const Node& node) {
-  return node.right != nullptr || (node.input != nullptr && branches(*node.input));
+  return node.right != nullptr || node.kind == NodeKind::kWindow ||
+         (node.input != nullptr && branches(*node.input));
 }
 
 void add_reads(const expr::ExprPtr& expression, std::set<int>& columns) {
@@ -142,6 +143,37 @@ Pruned prune(const NodePtr& node, std::set<int> required) {
     case NodeKind::kLimit: {
       Pruned input = prune(node->input, required);
       return {make_limit(input.node, node->limit, node->offset, node->position), input.mapping};
+    }
+    case NodeKind::kWindow: {
+      const int before = node->input->schema->num_fields();
+      std::set<int> reads;
+      for (const int column : required)
+        if (column < before) reads.insert(column);
+      for (const WindowCall& call : node->windows) {
+        for (const int column : {call.argument, call.otherwise, call.filter})
+          if (column >= 0) reads.insert(column);
+        reads.insert(call.partition_by.begin(), call.partition_by.end());
+        for (const SortKey& key : call.order_by) reads.insert(key.column);
+      }
+      Pruned input = prune(node->input, reads);
+      const auto at = [&](int column) {
+        return column < 0 ? column : input.mapping[static_cast<size_t>(column)];
+      };
+      std::vector<WindowCall> calls = node->windows;
+      std::vector<std::string> names;
+      Pruned result;
+      result.mapping = input.mapping;
+      for (WindowCall& call : calls) {
+        call.argument = at(call.argument);
+        call.otherwise = at(call.otherwise);
+        call.filter = at(call.filter);
+        for (int& column : call.partition_by) column = at(column);
+        for (SortKey& key : call.order_by) key.column = at(key.column);
+        result.mapping.push_back(input.node->schema->num_fields() + static_cast<int>(names.size()));
+        names.push_back(node->schema->field(before + static_cast<int>(names.size()))->name());
+      }
+      result.node = make_window(input.node, std::move(calls), names, node->position);
+      return result;
     }
     case NodeKind::kUnion: {
       // A row set of no columns has no rows.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "expr/aggregate.h"
+#include "expr/window.h"
 
 namespace millstream::plan {
 
@@ -38,6 +39,21 @@ struct SortKey {
   int column = 0;
   bool descending = false;
   bool nulls_first = false;
+  bool operator==(const SortKey&) const = default;
+};
+
+/// A window function over columns of the node's input.
+struct WindowCall {
+  expr::WindowFunction function = expr::WindowFunction::kRowNumber;
+  AggregateKind aggregate = AggregateKind::kCountStar;
+  int argument = -1;   ///< -1: none
+  int otherwise = -1;  ///< of lag and lead, where the row lies beyond the partition; -1: NULL
+  int filter = -1;     ///< of an aggregate, as AggregateCall's
+  int64_t number = 1;  ///< rows of lag and lead, parts of ntile, the row of nth_value
+  std::vector<int> partition_by;
+  std::vector<SortKey> order_by;
+  expr::WindowFrame frame;
+  expr::TypePtr result;
 };
 
 }  // namespace millstream::plan

@@ -127,6 +127,8 @@ Result<Folded> fold(const Node& node) {
       return breaker_error(node, node.aggregates.empty() ? "DISTINCT" : "an aggregate", "");
     case NodeKind::kJoin:
       return breaker_error(node, "JOIN", "");
+    case NodeKind::kWindow:
+      return breaker_error(node, "a window function", "");
     case NodeKind::kUnion:
       return breaker_error(node, "UNION", "");
     case NodeKind::kAttach:
@@ -194,6 +196,26 @@ Status check_expanded_size(const std::vector<ExprPtr>& expressions) {
       "the query has more than {} operations when its subqueries and aliases are written out where they are "
       "used",
       kMaxOperations);
+}
+
+namespace {
+
+ExprPtr renumbered(const ExprPtr& e, const std::function<int(int)>& column,
+                   std::unordered_map<const Expression*, ExprPtr>& known) {
+  if (e->kind != Kind::kColumn && e->arguments.empty()) return e;
+  if (const auto found = known.find(e.get()); found != known.end()) return found->second;
+  auto copy = std::make_shared<Expression>(*e);
+  if (e->kind == Kind::kColumn) copy->column = column(e->column);
+  for (ExprPtr& argument : copy->arguments) argument = renumbered(argument, column, known);
+  known.emplace(e.get(), copy);
+  return copy;
+}
+
+}  // namespace
+
+ExprPtr renumber_columns(const ExprPtr& expression, const std::function<int(int)>& column) {
+  std::unordered_map<const Expression*, ExprPtr> known;
+  return renumbered(expression, column, known);
 }
 
 std::set<int> columns_not_null_where(const Expression& predicate) {
@@ -317,6 +339,22 @@ NodePtr make_attach(AttachKind kind, NodePtr input, NodePtr right, ExprPtr key, 
   node->input = std::move(input);
   node->right = std::move(right);
   if (key != nullptr) node->left_keys.push_back(std::move(key));
+  node->position = position;
+  return node;
+}
+
+NodePtr make_window(NodePtr input, std::vector<WindowCall> calls, const std::vector<std::string>& names,
+                    expr::QueryPosition position) {
+  auto node = std::make_shared<Node>();
+  node->kind = NodeKind::kWindow;
+  arrow::FieldVector fields = input->schema->fields();
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const bool count = calls[i].aggregate == AggregateKind::kCount || calls[i].argument < 0;
+    fields.push_back(arrow::field(names[i], calls[i].result, !count));
+  }
+  node->schema = arrow::schema(std::move(fields));
+  node->input = std::move(input);
+  node->windows = std::move(calls);
   node->position = position;
   return node;
 }

@@ -1,6 +1,7 @@
 #pragma once
 // What is known of rows that passed a filter, and the rewriting of expressions by it.
 
+#include <functional>
 #include <set>
 #include <vector>
 
@@ -19,6 +20,9 @@ std::shared_ptr<arrow::Schema> with_not_null(const std::shared_ptr<arrow::Schema
 /// A query error where the expressions, with what they share written out as whoever walks them does, have too many
 /// operations: a column or alias that is used twice at every step of a chain doubles with each.
 Status check_expanded_size(const std::vector<expr::ExprPtr>& expressions);
+
+/// The same expression where column i is column(i).
+expr::ExprPtr renumber_columns(const expr::ExprPtr& expression, const std::function<int(int)>& column);
 
 NodePtr make_scan(std::shared_ptr<const SourceTable> table);
 /// The rows of `input` for which `predicate` is true; its schema is refined by what that says of NULLs.
@@ -40,6 +44,9 @@ NodePtr make_union(NodePtr left, NodePtr right);
 std::shared_ptr<arrow::Field> attached_field(AttachKind kind, const Node& right, const expr::ExprPtr& key,
                                              const std::string& name);
 NodePtr make_attach(AttachKind kind, NodePtr input, NodePtr right, expr::ExprPtr key, const std::string& name,
+                    expr::QueryPosition position);
+/// `names` are those of the calls.
+NodePtr make_window(NodePtr input, std::vector<WindowCall> calls, const std::vector<std::string>& names,
                     expr::QueryPosition position);
 NodePtr make_sort(NodePtr input, std::vector<SortKey> keys, expr::QueryPosition position);
 /// At most `limit` rows (-1: all) after the first `offset`.

@@ -25,6 +25,13 @@ std::string output_name(const ast::SelectItem& item, const expr::Expression& bou
 
 // Aggregates are bound as columns from here on, behind those of the tables and subqueries.
 constexpr int kFirstAggregate = 1 << 20;
+// And window functions behind those.
+constexpr int kFirstWindow = 1 << 24;
+
+bool has_window(const expr::Expression& expression) {
+  const auto columns = expr::columns_read(expression);
+  return !columns.empty() && columns.back() >= kFirstWindow;
+}
 
 // A whole number that stands alone: the position of an output.
 bool is_position(const ast::Expr& e) {
@@ -47,6 +54,9 @@ SelectPlanner::SelectPlanner(const sql::SourceText& source, const ast::Query& qu
   collector_.first_column = kFirstAggregate;
   scope_.set_aggregates(&collector_);
   scope_.set_subqueries(&subqueries_);
+  windows_.first_column = kFirstWindow;
+  windows_.named = &query_.windows;
+  scope_.set_windows(&windows_);
   scope_.set_outer(outer);
 }
 
@@ -55,8 +65,21 @@ Result<NodePtr> SelectPlanner::plan() {
   num_outputs_ = expressions_.size();
   MILLSTREAM_TRY(bind_keys());
   if (query_.having != nullptr) {
+    sql::Scope scope = scope_;
+    scope.set_visible_aliases(SIZE_MAX);
+    scope.set_clause("HAVING");
+    scope.set_windows(nullptr);
+    MILLSTREAM_ASSIGN(having_, sql::bind_predicate(*query_.having, scope, source_, "HAVING"));
+    if (has_window(*having_))
+      return source_.error(query_.having->offset, "HAVING cannot contain window functions");
+  }
+  if (query_.qualify != nullptr) {
     scope_.set_visible_aliases(SIZE_MAX);
-    MILLSTREAM_ASSIGN(having_, sql::bind_predicate(*query_.having, scope_, source_, "HAVING"));
+    MILLSTREAM_ASSIGN(qualify_, sql::bind_predicate(*query_.qualify, scope_, source_, "QUALIFY"));
+    if (windows_.calls.empty()) {
+      return source_.error(query_.qualify->offset,
+                           "QUALIFY needs a window function, in it or in the SELECT list; there is WHERE");
+    }
   }
   MILLSTREAM_TRY(bind_order());
   MILLSTREAM_TRY(source_.place(check_expanded_size(expressions_), query_.offset));
@@ -70,15 +93,23 @@ Result<NodePtr> SelectPlanner::plan() {
     if (having_ != nullptr) {
       MILLSTREAM_ASSIGN(having_, over_groups(having_));
     }
+    if (qualify_ != nullptr) {
+      MILLSTREAM_ASSIGN(qualify_, over_groups(qualify_));
+    }
+    for (ExprPtr* part : window_parts()) {
+      MILLSTREAM_ASSIGN(*part, over_groups(*part));
+    }
     MILLSTREAM_ASSIGN(node_, aggregate());
     for (const auto& [subquery, operand] : beside_groups_)
       node_ = subqueries_.attach(std::move(node_), subquery, operand);
     if (having_ != nullptr) node_ = make_filter(std::move(node_), having_);
   } else {
-    std::vector<ExprPtr*> readers;
+    std::vector<ExprPtr*> readers = window_parts();
     for (ExprPtr& expression : expressions_) readers.push_back(&expression);
+    if (qualify_ != nullptr) readers.push_back(&qualify_);
     node_ = subqueries_.attach_all(std::move(node_), readers);
   }
+  if (!windows_.calls.empty()) add_windows();
   node_ = make_project(std::move(node_), names_, expressions_);
   if (query_.distinct) {
     for (size_t i = 0; i < num_outputs_; ++i)
@@ -196,6 +227,7 @@ Status SelectPlanner::bind_keys() {
   sql::Scope scope = scope_;
   scope.set_visible_aliases(SIZE_MAX);
   scope.set_clause("GROUP BY");
+  scope.set_windows(nullptr);
   for (const ast::ExprPtr& item : query_.group_by) {
     ExprPtr key;
     if (is_position(*item)) {
@@ -208,6 +240,7 @@ Status SelectPlanner::bind_keys() {
     } else {
       MILLSTREAM_ASSIGN(key, sql::bind_expression(*item, scope, source_));
     }
+    if (has_window(*key)) return source_.error(item->offset, "GROUP BY cannot contain window functions");
     if (has_aggregate(*key)) return source_.error(item->offset, "GROUP BY cannot contain aggregates");
     if (expr::is_null_type(*key->type)) {
       MILLSTREAM_ASSIGN(
@@ -302,6 +335,7 @@ Result<ExprPtr> SelectPlanner::over_groups(const ExprPtr& expression) {
         expression->position);
   }
   if (expression->kind == expr::Kind::kColumn) {
+    if (expression->column >= kFirstWindow) return expression;
     if (expression->column >= collector_.first_column) {
       const int index = expression->column - collector_.first_column;
       return expr::make_column(static_cast<int>(keys_.size()) + index,
@@ -322,6 +356,75 @@ Result<ExprPtr> SelectPlanner::over_groups(const ExprPtr& expression) {
     MILLSTREAM_ASSIGN(argument, over_groups(argument));
   }
   return copy;
+}
+
+std::vector<ExprPtr*> SelectPlanner::window_parts() {
+  std::vector<ExprPtr*> parts;
+  for (sql::WindowExpression& call : windows_.calls) {
+    for (ExprPtr* part : {&call.argument, &call.otherwise, &call.filter})
+      if (*part != nullptr) parts.push_back(part);
+    for (ExprPtr& key : call.partition_by) parts.push_back(&key);
+    for (auto& key : call.order_by) parts.push_back(&key.expression);
+  }
+  return parts;
+}
+
+// The columns that are read above, and what the window functions read; then the functions; then QUALIFY.
+void SelectPlanner::add_windows() {
+  std::set<int> used;
+  const auto add = [&](const ExprPtr& expression) {
+    for (const int column : expr::columns_read(*expression))
+      if (column < kFirstWindow) used.insert(column);
+  };
+  for (const ExprPtr& expression : expressions_) add(expression);
+  if (qualify_ != nullptr) add(qualify_);
+  std::vector<int> place(static_cast<size_t>(node_->schema->num_fields()), -1);
+  std::vector<std::string> names;
+  std::vector<ExprPtr> columns;
+  for (const int column : used) {
+    place[static_cast<size_t>(column)] = static_cast<int>(columns.size());
+    names.push_back(node_->schema->field(column)->name());
+    columns.push_back(expr::make_column(column, *node_->schema->field(column)));
+  }
+  const auto column_of = [&](const ExprPtr& expression) {
+    if (expression == nullptr) return -1;
+    for (size_t i = 0; i < columns.size(); ++i)
+      if (sql::same_expression(*columns[i], *expression)) return static_cast<int>(i);
+    names.push_back(fmt::format("window {}", columns.size()));
+    columns.push_back(expression);
+    return static_cast<int>(columns.size() - 1);
+  };
+  std::vector<WindowCall> calls;
+  std::vector<std::string> call_names;
+  for (const sql::WindowExpression& written : windows_.calls) {
+    WindowCall call;
+    call.function = written.function;
+    call.aggregate = written.aggregate;
+    call.argument = column_of(written.argument);
+    call.otherwise = column_of(written.otherwise);
+    call.filter = column_of(written.filter);
+    call.number = written.number;
+    for (const ExprPtr& key : written.partition_by) call.partition_by.push_back(column_of(key));
+    for (const auto& key : written.order_by)
+      call.order_by.push_back({column_of(key.expression), key.descending, key.nulls_first});
+    call.frame = written.frame;
+    call.result = written.result;
+    call_names.push_back(fmt::format("window function {}", calls.size()));
+    calls.push_back(std::move(call));
+  }
+  // Of no columns a row set has no rows.
+  if (columns.empty()) {
+    names.emplace_back("row");
+    columns.push_back(expr::make_literal(std::make_shared<arrow::BooleanScalar>(true)));
+  }
+  const int before = static_cast<int>(columns.size());
+  node_ = make_project(std::move(node_), names, std::move(columns));
+  node_ = make_window(std::move(node_), std::move(calls), call_names, source_.position(query_.offset));
+  const auto renumber = [&](int column) {
+    return column >= kFirstWindow ? before + column - kFirstWindow : place[static_cast<size_t>(column)];
+  };
+  for (ExprPtr& expression : expressions_) expression = renumber_columns(expression, renumber);
+  if (qualify_ != nullptr) node_ = make_filter(std::move(node_), renumber_columns(qualify_, renumber));
 }
 
 Result<NodePtr> SelectPlanner::aggregate() {

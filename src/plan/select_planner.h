@@ -1,5 +1,6 @@
 #pragma once
-// Plans what stands after FROM and WHERE: the SELECT list, GROUP BY, HAVING, DISTINCT, ORDER BY, LIMIT.
+// Plans what stands after FROM and WHERE: the SELECT list, GROUP BY, HAVING, window functions, QUALIFY, DISTINCT,
+// ORDER BY, LIMIT.
 //
 // A query with aggregates becomes: a projection of keys, arguments and filters; the aggregation; HAVING; the SELECT
 // list over keys and aggregates. ORDER BY may use what the SELECT list does not have: it is computed beside it and
@@ -40,6 +41,9 @@ class SelectPlanner {
   Result<expr::ExprPtr> over_groups(const expr::ExprPtr& expression);
   Result<expr::ExprPtr> subquery_over_groups(const expr::Expression& column);
   Result<NodePtr> aggregate();
+  /// All expressions of the window functions.
+  std::vector<expr::ExprPtr*> window_parts();
+  void add_windows();
   bool has_aggregate(const expr::Expression& expression) const;
   Status check_key(const expr::Expression& key, size_t offset, const char* clause) const;
 
@@ -49,6 +53,7 @@ class SelectPlanner {
   std::vector<Table> tables_;
   sql::Scope scope_;
   sql::AggregateCollector collector_;
+  sql::WindowCollector windows_;
   Subqueries subqueries_;
   /// Subqueries whose values stand beside the groups, with what stands before IN over the groups.
   std::vector<std::pair<int, expr::ExprPtr>> beside_groups_;
@@ -61,6 +66,7 @@ class SelectPlanner {
   size_t num_outputs_ = 0;
   std::vector<expr::ExprPtr> keys_;
   expr::ExprPtr having_;
+  expr::ExprPtr qualify_;
   std::vector<SortKey> order_;
 };
 

@@ -79,7 +79,7 @@ NodePtr Subqueries::attach_all(NodePtr input, const std::vector<ExprPtr*>& expre
   std::set<int> used;
   const auto add = [&](const ExprPtr& expression) {
     for (const int column : expr::columns_read(*expression))
-      if (column >= first_column_) used.insert(column - first_column_);
+      if (column >= first_column_ && column < first_column_ + count()) used.insert(column - first_column_);
   };
   for (const ExprPtr* expression : expressions) add(*expression);
   // What stands before IN reads earlier ones.
@@ -94,7 +94,11 @@ NodePtr Subqueries::attach_all(NodePtr input, const std::vector<ExprPtr*>& expre
     mapping[static_cast<size_t>(first_column_ + i)] = input->schema->num_fields();
     input = attach(std::move(input), i, std::move(key));
   }
-  for (ExprPtr* expression : expressions) *expression = expr::remap_columns(*expression, mapping);
+  // Columns beyond are somebody else's.
+  const auto renumber = [&](int column) {
+    return static_cast<size_t>(column) < mapping.size() ? mapping[static_cast<size_t>(column)] : column;
+  };
+  for (ExprPtr* expression : expressions) *expression = renumber_columns(*expression, renumber);
   return input;
 }
 

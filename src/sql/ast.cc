@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "sql/lexer.h"
 
@@ -83,6 +84,45 @@ std::string case_text(const Expr& e) {
   return fmt::format("{} ELSE {} END", result, e.has_else ? to_text(*e.arguments.back()) : "NULL");
 }
 
+std::string frame_end_text(const expr::FrameEnd& end) {
+  switch (end.edge) {
+    case expr::FrameEdge::kUnboundedPreceding:
+      return "UNBOUNDED PRECEDING";
+    case expr::FrameEdge::kPreceding:
+      return fmt::format("{} PRECEDING", end.count);
+    case expr::FrameEdge::kCurrentRow:
+      return "CURRENT ROW";
+    case expr::FrameEdge::kFollowing:
+      return fmt::format("{} FOLLOWING", end.count);
+    case expr::FrameEdge::kUnboundedFollowing:
+      return "UNBOUNDED FOLLOWING";
+  }
+  return "";
+}
+
+std::string window_text(const Window& window) {
+  std::vector<std::string> parts;
+  if (!window.base.empty()) parts.push_back(quote_name(window.base));
+  if (!window.partition_by.empty())
+    parts.push_back("PARTITION BY " + list_text(window.partition_by, 0, ", "));
+  std::string order;
+  for (const OrderItem& item : window.order_by) {
+    order += (order.empty() ? "ORDER BY " : ", ") + to_text(*item.expression);
+    if (item.descending) order += " DESC";
+    if (item.nulls_first) order += " NULLS FIRST";
+  }
+  if (!order.empty()) parts.push_back(order);
+  if (window.frame) {
+    const expr::FrameUnit unit = window.frame->unit;
+    parts.push_back(fmt::format("{} BETWEEN {} AND {}",
+                                unit == expr::FrameUnit::kRows    ? "ROWS"
+                                : unit == expr::FrameUnit::kRange ? "RANGE"
+                                                                  : "GROUPS",
+                                frame_end_text(window.frame->begin), frame_end_text(window.frame->end)));
+  }
+  return fmt::format("({})", fmt::join(parts, " "));
+}
+
 }  // namespace
 
 std::string to_text(const Expr& e) {
@@ -114,16 +154,19 @@ std::string to_text(const Expr& e) {
     case ExprKind::kOr:
       return fmt::format("({})", list_text(e.arguments, 0, " OR "));
     case ExprKind::kCall: {
+      const std::string over = e.over == nullptr ? "" : " OVER " + window_text(*e.over);
       if (e.unit == "*") {
-        return fmt::format("{}_star(){}", e.text,
-                           e.filter == nullptr ? "" : fmt::format(" FILTER (WHERE {})", to_text(*e.filter)));
+        return fmt::format("{}{}(){}{}", e.text, e.over == nullptr ? "_star" : "",
+                           e.filter == nullptr ? "" : fmt::format(" FILTER (WHERE {})", to_text(*e.filter)),
+                           over);
       }
       std::string name = e.text;
       if (name == "coalesce" || name == "ifnull") name = "COALESCE";
+      if (e.over != nullptr && (name == "first" || name == "last")) name += "_value";
       if (is_quoted_function(name)) name = fmt::format("\"{}\"", name);
       name = fmt::format("{}({}{})", name, e.distinct ? "DISTINCT " : "", list_text(e.arguments, 0, ", "));
       if (e.filter != nullptr) name += fmt::format(" FILTER (WHERE {})", to_text(*e.filter));
-      return negate(e.negated, name);
+      return negate(e.negated, name + over);
     }
     case ExprKind::kCast:
       return fmt::format("{}({} AS {})", e.try_cast ? "TRY_CAST" : "CAST", to_text(*e.arguments[0]),

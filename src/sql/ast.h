@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "expr/expression.h"
+#include "expr/window.h"
 
 namespace millstream::sql::ast {
 
@@ -38,6 +39,7 @@ enum class ExprKind : uint8_t {
 
 struct Expr;
 struct Query;
+struct Window;
 using ExprPtr = std::unique_ptr<Expr>;
 
 /// A type as written, resolved: types have names of their own and no scope.
@@ -54,6 +56,7 @@ struct Expr {
   std::vector<std::string> parts;  ///< kColumn
   std::vector<ExprPtr> arguments;
   TypeName type;                    ///< kCast
+  std::shared_ptr<Window> over;     ///< kCall: OVER …; null: none
   std::shared_ptr<Query> subquery;  ///< kSubquery, kExists, kInQuery
   ExprPtr filter;                   ///< kCall: FILTER (WHERE …)
   bool distinct = false;            ///< kCall: f(DISTINCT …)
@@ -115,6 +118,22 @@ struct OrderItem {
   bool nulls_first = false;
 };
 
+/// What stands after OVER, and in a WINDOW clause.
+struct Window {
+  size_t offset = 0;
+  std::string
+      base;  ///< the name of a window of the WINDOW clause that this one is, or begins with; empty: none
+  std::vector<ExprPtr> partition_by;
+  std::vector<OrderItem> order_by;
+  std::optional<expr::WindowFrame> frame;
+};
+
+struct NamedWindow {
+  std::string name;
+  size_t offset = 0;
+  Window window;
+};
+
 /// A UNION is SELECT [DISTINCT] * FROM a table source of that kind, so that ORDER BY and LIMIT are of the whole.
 struct Query {
   size_t offset = 0;
@@ -129,6 +148,8 @@ struct Query {
   bool group_all = false;   ///< GROUP BY ALL
   size_t group_offset = 0;  ///< of GROUP
   ExprPtr having;
+  std::vector<NamedWindow> windows;  ///< WINDOW name AS (…), …
+  ExprPtr qualify;
   std::vector<OrderItem> order_by;
   size_t order_offset = 0;       ///< of ORDER
   std::optional<int64_t> limit;  ///< LIMIT ALL: none

@@ -101,12 +101,6 @@ constexpr std::array kAggregates = std::to_array<std::string_view>({
     "var_pop",
     "var_samp",
     "variance",
-    "row_number",
-    "rank",
-    "dense_rank",
-    "lag",
-    "lead",
-    "ntile",
 });
 
 template <size_t N>
@@ -315,7 +309,11 @@ class Binder {
   Result<expr::ExprPtr> function(const Expr& e) {
     const std::string& name = e.text;
     if (contains(kVolatile, name)) return volatile_error(source_, e.offset, name + "()");
+    if (e.over != nullptr) return window(e);
     if (const auto kind = expr::find_aggregate(name)) return aggregate(e, *kind);
+    if (expr::find_window_function(name)) {
+      return source_.error(e.offset, fmt::format("the window function {} needs OVER (…)", name));
+    }
     if (expr::FunctionRegistry::instance().find(name) == nullptr && contains(kAggregates, name)) {
       return source_.error(e.offset, fmt::format("the aggregate function {}() is not supported yet", name));
     }
@@ -342,17 +340,213 @@ class Binder {
     return negate(e, call(name, std::move(arguments), e));
   }
 
+  static bool is_star(const Expr& e, expr::AggregateKind kind) {
+    return e.unit == "*" || (kind == expr::AggregateKind::kCount && e.arguments.empty());
+  }
+  Status check_aggregate_arguments(const Expr& e, expr::AggregateKind kind) const {
+    const bool star = is_star(e, kind);
+    if (star ? kind == expr::AggregateKind::kCount : e.arguments.size() == 1) return Status::OK();
+    return source_.error(e.offset,
+                         star ? fmt::format("{}(*) is no aggregate; there is count(*)", e.text)
+                              : fmt::format("{} takes one argument, not {}", e.text, e.arguments.size()));
+  }
+
+  // A bare NULL is an INTEGER where values are kept.
+  Result<expr::ExprPtr> typed(const Expr& e) {
+    MILLSTREAM_ASSIGN(auto bound, bind(e));
+    if (!expr::is_null_type(*bound->type)) return bound;
+    return at(e, expr::make_cast(std::move(bound), arrow::int32(), false, position(e)));
+  }
+
+  Result<int64_t> whole_number(const Expr& e, const std::string& what) {
+    MILLSTREAM_ASSIGN(const auto bound, bind(e));
+    if (bound->kind == expr::Kind::kLiteral && bound->literal->is_valid) {
+      if (bound->type->id() == arrow::Type::INT32)
+        return static_cast<const arrow::Int32Scalar&>(*bound->literal).value;
+      if (bound->type->id() == arrow::Type::INT64)
+        return static_cast<const arrow::Int64Scalar&>(*bound->literal).value;
+    }
+    return source_.error(e.offset, fmt::format("{} is a whole number that is written out", what));
+  }
+
+  Result<expr::ExprPtr> window(const Expr& e) {
+    WindowCollector* collector = scope_.windows();
+    if (collector == nullptr)
+      return source_.error(e.offset, fmt::format("{} cannot contain window functions", scope_.clause()));
+    if (collector->inside) return source_.error(e.offset, "window functions cannot be nested");
+    if (scope_.aggregates() != nullptr && scope_.aggregates()->inside)
+      return source_.error(e.offset, "aggregate function calls cannot contain window functions");
+    WindowExpression call;
+    collector->inside = true;
+    const Status status = bind_window(e, *collector, call);
+    collector->inside = false;
+    MILLSTREAM_TRY(status);
+    size_t index = 0;
+    while (index < collector->calls.size() && !same_window(collector->calls[index], call)) ++index;
+    const bool never_null = call.argument == nullptr || call.aggregate == expr::AggregateKind::kCount;
+    const auto field = arrow::field(ast::to_text(e), call.result, !never_null);
+    if (index == collector->calls.size()) collector->calls.push_back(std::move(call));
+    return negate(e,
+                  expr::make_column(collector->first_column + static_cast<int>(index), *field, position(e)));
+  }
+
+  static bool same_window(const WindowExpression& a, const WindowExpression& b) {
+    const auto same = [](const expr::ExprPtr& x, const expr::ExprPtr& y) {
+      return x == nullptr || y == nullptr ? x == y : same_expression(*x, *y);
+    };
+    return a.function == b.function && a.aggregate == b.aggregate && a.number == b.number &&
+           a.frame == b.frame && same(a.argument, b.argument) && same(a.otherwise, b.otherwise) &&
+           same(a.filter, b.filter) && std::ranges::equal(a.partition_by, b.partition_by, same) &&
+           std::ranges::equal(a.order_by, b.order_by, [&](const auto& x, const auto& y) {
+             return x.descending == y.descending && x.nulls_first == y.nulls_first &&
+                    same(x.expression, y.expression);
+           });
+  }
+
+  Status bind_window(const Expr& e, WindowCollector& collector, WindowExpression& call) {
+    using expr::WindowFunction;
+    const auto function = expr::find_window_function(e.text);
+    const auto aggregate = expr::find_aggregate(e.text);
+    if (!function && !aggregate) {
+      const bool known = contains(kAggregates, e.text);
+      return source_.error(e.offset,
+                           known ? fmt::format("the aggregate function {}() is not supported yet", e.text)
+                                 : fmt::format("{} is no window function and no aggregate", e.text));
+    }
+    if (e.distinct) return source_.error(e.offset, "DISTINCT in a window function is not supported yet");
+    call.function = function.value_or(WindowFunction::kAggregate);
+    const size_t count = e.arguments.size();
+    const auto expect = [&](size_t least, size_t most, const char* form) -> Status {
+      if (e.unit != "*" && count >= least && count <= most) return Status::OK();
+      return source_.error(e.offset, fmt::format("{} is called as {}", e.text, form));
+    };
+    if (function && e.filter != nullptr)
+      return source_.error(e.offset, fmt::format("FILTER is for aggregates, and {} is none", e.text));
+    call.result = arrow::int64();
+    switch (call.function) {
+      case WindowFunction::kPercentRank:
+      case WindowFunction::kCumeDist:
+        call.result = arrow::float64();
+        [[fallthrough]];
+      case WindowFunction::kRowNumber:
+      case WindowFunction::kRank:
+      case WindowFunction::kDenseRank:
+        MILLSTREAM_TRY(expect(0, 0, (e.text + "()").c_str()));
+        break;
+      case WindowFunction::kNtile: {
+        MILLSTREAM_TRY(expect(1, 1, "ntile(parts)"));
+        MILLSTREAM_ASSIGN(call.number, whole_number(*e.arguments[0], "the number of parts"));
+        if (call.number < 1)
+          return source_.error(e.arguments[0]->offset, "the number of parts is greater than zero");
+        break;
+      }
+      case WindowFunction::kLag:
+      case WindowFunction::kLead: {
+        MILLSTREAM_TRY(expect(1, 3, (e.text + "(value[, rows[, default]])").c_str()));
+        MILLSTREAM_ASSIGN(call.argument, typed(*e.arguments[0]));
+        if (count > 1) {
+          MILLSTREAM_ASSIGN(call.number, whole_number(*e.arguments[1], "the number of rows"));
+        }
+        if (count > 2) {
+          MILLSTREAM_ASSIGN(call.otherwise, bind(*e.arguments[2]));
+          MILLSTREAM_ASSIGN(call.otherwise,
+                            at(*e.arguments[2], expr::make_cast(call.otherwise, call.argument->type, false,
+                                                                position(*e.arguments[2]))));
+        }
+        call.result = call.argument->type;
+        break;
+      }
+      case WindowFunction::kFirstValue:
+      case WindowFunction::kLastValue:
+      case WindowFunction::kNthValue: {
+        const bool nth = call.function == WindowFunction::kNthValue;
+        MILLSTREAM_TRY(nth ? expect(2, 2, "nth_value(value, row)")
+                           : expect(1, 1, (e.text + "(value)").c_str()));
+        MILLSTREAM_ASSIGN(call.argument, typed(*e.arguments[0]));
+        if (nth) {
+          MILLSTREAM_ASSIGN(call.number, whole_number(*e.arguments[1], "the row of nth_value"));
+        }
+        call.result = call.argument->type;
+        break;
+      }
+      case WindowFunction::kAggregate: {
+        MILLSTREAM_TRY(check_aggregate_arguments(e, *aggregate));
+        call.aggregate = is_star(e, *aggregate) ? expr::AggregateKind::kCountStar : *aggregate;
+        if (call.aggregate != expr::AggregateKind::kCountStar) {
+          MILLSTREAM_ASSIGN(call.argument, bind(*e.arguments[0]));
+          auto types = expr::aggregate_types(*aggregate, call.argument->type);
+          if (!types.ok()) return source_.place(types.status(), e.offset);
+          call.result = types->result;
+          if (!types->argument->Equals(*call.argument->type)) {
+            MILLSTREAM_ASSIGN(call.argument,
+                              at(e, expr::make_cast(call.argument, types->argument, false, position(e))));
+          }
+        }
+        if (e.filter != nullptr) {
+          MILLSTREAM_ASSIGN(call.filter, bind_predicate(*e.filter, scope_, source_, "FILTER"));
+        }
+        break;
+      }
+    }
+    MILLSTREAM_TRY(
+        bind_over(*e.over, collector, collector.named == nullptr ? 0 : collector.named->size(), call));
+    // All rows are equal where nothing orders them.
+    if (call.order_by.empty() && call.frame.unit == expr::FrameUnit::kRange) {
+      call.frame.begin.edge = expr::FrameEdge::kUnboundedPreceding;
+      call.frame.end.edge = expr::FrameEdge::kUnboundedFollowing;
+    }
+    return Status::OK();
+  }
+
+  // The window itself; of the WINDOW clause it sees the first `visible` ones.
+  Status bind_over(const ast::Window& window, const WindowCollector& collector, size_t visible,
+                   WindowExpression& call) {
+    if (!window.base.empty()) {
+      std::vector<std::string> names;
+      const ast::NamedWindow* base = nullptr;
+      size_t index = 0;
+      for (; index < visible && base == nullptr; ++index) {
+        const ast::NamedWindow& named = (*collector.named)[index];
+        names.push_back(named.name);
+        if (equals_ignoring_case(named.name, window.base)) base = &named;
+      }
+      if (base == nullptr) {
+        return source_.error(window.offset, fmt::format("there is no window '{}'{}", window.base,
+                                                        names.empty() ? "; WINDOW name AS (…) defines one"
+                                                                      : name_hint(window.base, names)));
+      }
+      MILLSTREAM_TRY(bind_over(base->window, collector, index - 1, call));
+      if (!window.partition_by.empty())
+        return source_.error(window.offset,
+                             fmt::format("the window '{}' says what PARTITION BY is", window.base));
+      if (!window.order_by.empty() && !call.order_by.empty())
+        return source_.error(window.offset, fmt::format("the window '{}' has an ORDER BY", window.base));
+    }
+    const auto key = [&](const Expr& e, const char* clause) -> Result<expr::ExprPtr> {
+      MILLSTREAM_ASSIGN(auto bound, typed(e));
+      if (expr::is_orderable_type(*bound->type)) return bound;
+      return source_.error(
+          e.offset, fmt::format("{} takes no values of type {}", clause, expr::sql_type_name(*bound->type)));
+    };
+    for (const auto& written : window.partition_by) {
+      MILLSTREAM_ASSIGN(auto bound, key(*written, "PARTITION BY"));
+      call.partition_by.push_back(std::move(bound));
+    }
+    for (const ast::OrderItem& item : window.order_by) {
+      MILLSTREAM_ASSIGN(auto bound, key(*item.expression, "ORDER BY"));
+      call.order_by.push_back({std::move(bound), item.descending, item.nulls_first});
+    }
+    if (window.frame) call.frame = *window.frame;
+    return Status::OK();
+  }
+
   Result<expr::ExprPtr> aggregate(const Expr& e, expr::AggregateKind kind) {
     AggregateCollector* collector = scope_.aggregates();
     if (collector == nullptr)
       return source_.error(e.offset, fmt::format("{} cannot contain aggregates", scope_.clause()));
     if (collector->inside) return source_.error(e.offset, "aggregate function calls cannot be nested");
-    const bool star = e.unit == "*" || (kind == expr::AggregateKind::kCount && e.arguments.empty());
-    if (star ? kind != expr::AggregateKind::kCount : e.arguments.size() != 1) {
-      return source_.error(e.offset,
-                           star ? fmt::format("{}(*) is no aggregate; there is count(*)", e.text)
-                                : fmt::format("{} takes one argument, not {}", e.text, e.arguments.size()));
-    }
+    MILLSTREAM_TRY(check_aggregate_arguments(e, kind));
+    const bool star = is_star(e, kind);
     if (star && e.distinct) return source_.error(e.offset, "DISTINCT needs an argument: count(DISTINCT x)");
     AggregateExpression call;
     call.kind = star ? expr::AggregateKind::kCountStar : kind;
@@ -513,6 +707,7 @@ Result<expr::ExprPtr> Scope::alias(size_t item, const SourceText& source) const 
   earlier.visible_items_ = item;
   earlier.aggregates_ = aggregates_;
   earlier.clause_ = clause_;
+  earlier.windows_ = windows_;
   earlier.subqueries_ = subqueries_;
   earlier.outer_ = outer_;
   earlier.bound_aliases_ = bound_aliases_;

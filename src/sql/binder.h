@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "expr/aggregate.h"
+#include "expr/window.h"
 #include "sql/ast.h"
 #include "sql/source_text.h"
 
@@ -28,6 +29,34 @@ struct AggregateCollector {
   int first_column = 0;
   std::vector<AggregateExpression> calls;
   bool inside = false;  ///< an aggregate's arguments are being bound
+};
+
+/// A window function of a query, over the rows that it looks at.
+struct WindowExpression {
+  struct Order {
+    expr::ExprPtr expression;
+    bool descending = false;
+    bool nulls_first = false;
+  };
+  expr::WindowFunction function = expr::WindowFunction::kRowNumber;
+  expr::AggregateKind aggregate = expr::AggregateKind::kCountStar;
+  expr::ExprPtr argument;   ///< null: none
+  expr::ExprPtr otherwise;  ///< of lag and lead: the value beyond the partition; null: NULL
+  expr::ExprPtr filter;     ///< null: none
+  int64_t number = 1;       ///< rows of lag and lead, parts of ntile, the row of nth_value
+  std::vector<expr::ExprPtr> partition_by;
+  std::vector<Order> order_by;
+  expr::WindowFrame frame;
+  expr::TypePtr result;
+};
+
+/// Collects the window functions of clauses that may have some (SELECT, QUALIFY, ORDER BY), as AggregateCollector does.
+/// Their arguments may be aggregates.
+struct WindowCollector {
+  int first_column = 0;
+  std::vector<WindowExpression> calls;
+  bool inside = false;
+  const std::vector<ast::NamedWindow>* named = nullptr;  ///< of the WINDOW clause
 };
 
 class Scope;
@@ -65,6 +94,9 @@ class Scope {
   /// Queries may stand in expressions. Without, they are errors that name `clause`.
   void set_subqueries(SubqueryBinder* subqueries) { subqueries_ = subqueries; }
   SubqueryBinder* subqueries() const { return subqueries_; }
+  /// Window functions are allowed and collected. Without, they are errors that name `clause`.
+  void set_windows(WindowCollector* windows) { windows_ = windows; }
+  WindowCollector* windows() const { return windows_; }
   /// The scope of the expression that this query stands in; null: none. Its names are unknown here, and errors say so.
   void set_outer(const Scope* outer) { outer_ = outer; }
   /// Whether a table has the column, perhaps one of several.
@@ -92,6 +124,7 @@ class Scope {
   const std::vector<ast::SelectItem>* items_ = nullptr;
   size_t visible_items_ = SIZE_MAX;
   AggregateCollector* aggregates_ = nullptr;
+  WindowCollector* windows_ = nullptr;
   SubqueryBinder* subqueries_ = nullptr;
   const Scope* outer_ = nullptr;
   const char* clause_ = "WHERE";

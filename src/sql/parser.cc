@@ -46,8 +46,7 @@ constexpr Unsupported kUnsupportedClauses[] = {
     {"full", "JOIN"},          {"cross", "JOIN"},
     {"natural", "JOIN"},       {"semi", "JOIN"},
     {"anti", "JOIN"},          {"asof", "JOIN"},
-    {"positional", "JOIN"},    {"window", "WINDOW"},
-    {"qualify", "QUALIFY"},    {"intersect", "INTERSECT"},
+    {"positional", "JOIN"},    {"intersect", "INTERSECT"},
     {"except", "EXCEPT"},      {"tablesample", "TABLESAMPLE"},
     {"using", "USING SAMPLE"}, {"pivot", "PIVOT"},
     {"unpivot", "UNPIVOT"},
@@ -254,6 +253,7 @@ class Parser {
       seen_where_ = true;
     }
     MILLSTREAM_TRY(parse_grouping(*query));
+    MILLSTREAM_TRY(parse_windows(*query));
     return query;
   }
 
@@ -939,8 +939,9 @@ class Parser {
       } while (accept(","));
     }
     if (is("order")) return not_yet(peek(), "ORDER BY inside a function");
+    if ((is("ignore") || is("respect")) && is("nulls", 1))
+      return not_yet(peek(), upper(peek().text) + " NULLS");
     MILLSTREAM_TRY(expect(")", fmt::format("',' or ')' in the arguments of {}", function)));
-    if (is("over")) return not_yet(peek(), "a window function (OVER)");
     ExprPtr filter;
     if (is("filter") && is("(", 1)) {
       next();
@@ -948,15 +949,127 @@ class Parser {
       MILLSTREAM_TRY(expect("where", "WHERE in FILTER (WHERE …)"));
       MILLSTREAM_ASSIGN(filter, parse_expr());
       MILLSTREAM_TRY(expect(")", "')' after FILTER's condition"));
-      if (is("over")) return not_yet(peek(), "a window function (OVER)");
     }
     if (is("within")) return not_yet(peek(), "WITHIN GROUP");
+    std::shared_ptr<ast::Window> over;
+    if (is("over")) {
+      over = std::make_shared<ast::Window>();
+      over->offset = next().offset;
+      if (is_name()) {
+        over->base = next().text;
+      } else {
+        MILLSTREAM_TRY(parse_window(*over));
+      }
+    }
     MILLSTREAM_ASSIGN(auto call, node(ExprKind::kCall, name.offset, function, std::move(arguments)));
     if (star) call->unit = "*";
     call->distinct = distinct;
+    call->over = std::move(over);
     if (filter != nullptr) call->depth = std::max(call->depth, filter->depth + 1);
     call->filter = std::move(filter);
     return call;
+  }
+
+  // ([name] [PARTITION BY …] [ORDER BY …] [frame])
+  Status parse_window(ast::Window& window) {
+    MILLSTREAM_TRY(expect("(", "a window's name or '(' after OVER"));
+    const bool begins = (is("partition") && is("by", 1)) || is_frame_unit();
+    if (!begins && is_name()) window.base = next().text;
+    if (is("partition") && is("by", 1)) {
+      next();
+      next();
+      do {
+        MILLSTREAM_ASSIGN(auto key, parse_expr());
+        window.partition_by.push_back(std::move(key));
+      } while (accept(","));
+    }
+    if (accept("order")) {
+      MILLSTREAM_TRY(expect("by", "BY after ORDER"));
+      if (is("all")) return not_yet(peek(), "ORDER BY ALL in a window");
+      do {
+        ast::OrderItem item;
+        MILLSTREAM_ASSIGN(item.expression, parse_expr());
+        MILLSTREAM_TRY(parse_direction(item));
+        window.order_by.push_back(std::move(item));
+      } while (accept(","));
+    }
+    if (is_frame_unit()) MILLSTREAM_TRY(parse_frame(window));
+    return expect(")", "PARTITION BY, ORDER BY, a frame or ')' in the window");
+  }
+
+  bool is_frame_unit() const {
+    if (!is("rows") && !is("range") && !is("groups")) return false;
+    return is("between", 1) || is("unbounded", 1) || is("current", 1) || peek(1).kind == TokenKind::kNumber ||
+           is("-", 1) || is("interval", 1);
+  }
+
+  Status parse_frame(ast::Window& window) {
+    expr::WindowFrame frame;
+    if (is("rows")) frame.unit = expr::FrameUnit::kRows;
+    if (is("groups")) frame.unit = expr::FrameUnit::kGroups;
+    next();
+    const size_t offset = peek().offset;
+    const bool between = accept("between");
+    MILLSTREAM_TRY(parse_frame_end(frame.unit, frame.begin));
+    if (between) {
+      MILLSTREAM_TRY(expect("and", "AND and the end of the frame"));
+      MILLSTREAM_TRY(parse_frame_end(frame.unit, frame.end));
+    }
+    using Edge = expr::FrameEdge;
+    if (frame.begin.edge == Edge::kUnboundedFollowing)
+      return source_.error(offset, "a frame does not begin with UNBOUNDED FOLLOWING");
+    if (frame.end.edge == Edge::kUnboundedPreceding)
+      return source_.error(offset, "a frame does not end with UNBOUNDED PRECEDING");
+    if ((frame.begin.edge == Edge::kCurrentRow && frame.end.edge == Edge::kPreceding) ||
+        (frame.begin.edge == Edge::kFollowing && frame.end.edge <= Edge::kCurrentRow)) {
+      return source_.error(offset, "this frame ends before it begins");
+    }
+    if (is("exclude")) return not_yet(peek(), "EXCLUDE in a frame");
+    window.frame = frame;
+    return Status::OK();
+  }
+
+  Status parse_frame_end(expr::FrameUnit unit, expr::FrameEnd& end) {
+    const Token& token = peek();
+    if (accept("unbounded")) {
+      const bool preceding = is("preceding");
+      if (!accept("preceding")) MILLSTREAM_TRY(expect("following", "PRECEDING or FOLLOWING after UNBOUNDED"));
+      end.edge = preceding ? expr::FrameEdge::kUnboundedPreceding : expr::FrameEdge::kUnboundedFollowing;
+      return Status::OK();
+    }
+    if (accept("current")) {
+      end.edge = expr::FrameEdge::kCurrentRow;
+      return expect("row", "ROW after CURRENT");
+    }
+    if (unit == expr::FrameUnit::kRange)
+      return not_yet(token, "RANGE with a distance (ROWS and GROUPS take one)");
+    if (token.kind != TokenKind::kNumber || !whole_number(token.text, &end.count))
+      return unexpected("UNBOUNDED, CURRENT ROW or a whole number of rows that is not negative");
+    next();
+    const bool preceding = is("preceding");
+    if (!accept("preceding")) MILLSTREAM_TRY(expect("following", "PRECEDING or FOLLOWING after the number"));
+    end.edge = preceding ? expr::FrameEdge::kPreceding : expr::FrameEdge::kFollowing;
+    return Status::OK();
+  }
+
+  // WINDOW name AS (…), … and QUALIFY.
+  Status parse_windows(ast::Query& query) {
+    if (accept("window")) {
+      do {
+        ast::NamedWindow named;
+        if (!is_name()) return unexpected("the name of a window");
+        named.offset = peek().offset;
+        named.name = next().text;
+        MILLSTREAM_TRY(expect("as", "AS and a window in parentheses"));
+        named.window.offset = peek().offset;
+        MILLSTREAM_TRY(parse_window(named.window));
+        query.windows.push_back(std::move(named));
+      } while (accept(","));
+    }
+    if (accept("qualify")) {
+      MILLSTREAM_ASSIGN(query.qualify, parse_expr());
+    }
+    return Status::OK();
   }
 
   Result<ExprPtr> parse_case() {

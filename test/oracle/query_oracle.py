@@ -216,6 +216,61 @@ class Generator:
                 text += " HAVING " + rng.choice(["count(*) > 1", "min(l.id) % 2 = 0", f"count(*) IN (SELECT id FROM {other.name})"])
         return self.finish(text, len(items))
 
+    def over(self, columns, unique):
+        """A window; of one with `unique` no two rows are equal in its order."""
+        rng = self.rng
+        parts = []
+        if rng.random() < 0.6:
+            parts.append("PARTITION BY " + ", ".join(self.scalar(columns) for _ in range(rng.choice([1, 1, 2]))))
+        order = [f"{self.scalar(columns)}{rng.choice(['', ' DESC'])}{rng.choice(['', ' NULLS FIRST', ' NULLS LAST'])}"
+                 for _ in range(rng.choice([0, 1, 1, 2]))]
+        if unique:
+            order += [name for name in columns if name.endswith(".id")]
+        if order:
+            parts.append("ORDER BY " + ", ".join(order))
+        return parts, bool(order)
+
+    def window(self, columns):
+        rng = self.rng
+        kind = rng.choice(["rank", "place", "value", "sum", "sum", "sum"])
+        parts, ordered = self.over(columns, unique=kind in ("place", "value"))
+        if kind == "rank":
+            return f"{rng.choice(['rank', 'dense_rank', 'percent_rank', 'cume_dist'])}() OVER ({' '.join(parts)})"
+        if kind == "place":
+            name = self.pick(columns)
+            call = rng.choice(["row_number()", f"ntile({rng.randint(1, 7)})", f"lag({name})", f"lead({name}, {rng.randint(-1, 3)})",
+                               f"lag({name}, {rng.randint(0, 2)}, {name})"])
+            return f"{call} OVER ({' '.join(parts)})"
+        unit = rng.choice(["", "ROWS", "ROWS", "GROUPS" if ordered else "ROWS"])
+        if kind == "sum" and unit == "ROWS":
+            parts, ordered = self.over(columns, unique=True)  # which rows are near is a question of the order
+        if unit:
+            begin = rng.choice(["UNBOUNDED PRECEDING", "3 PRECEDING", "CURRENT ROW", "1 FOLLOWING", "1 PRECEDING"])
+            ends = ["CURRENT ROW", "2 FOLLOWING", "UNBOUNDED FOLLOWING"]
+            if begin.endswith("PRECEDING"):
+                ends.append("2 PRECEDING")
+            if begin.endswith("FOLLOWING"):
+                ends.remove("CURRENT ROW")
+            parts.append(f"{unit} BETWEEN {begin} AND {rng.choice(ends)}")
+        if kind == "value":
+            name = self.pick(columns)
+            call = rng.choice([f"first_value({name})", f"last_value({name})", f"nth_value({name}, 2)"])
+        else:
+            call = self.aggregate(columns)
+            while "DISTINCT" in call:
+                call = self.aggregate(columns)
+        return f"{call} OVER ({' '.join(parts)})"
+
+    def windowed(self):
+        rng = self.rng
+        source, columns = self.source()
+        calls = [self.window(columns) for _ in range(rng.randint(1, 3))]
+        items = [name for name in columns if name.endswith(".id")] + [self.scalar(columns)] + calls
+        text = f"SELECT {', '.join(f'{e} AS o{i}' for i, e in enumerate(items))} FROM {source}"
+        if rng.random() < 0.2:
+            text += f" QUALIFY o{len(items) - 1} IS NOT NULL"
+        return self.finish(text, len(items))
+
     def united(self):
         rng = self.rng
         branches = []
@@ -241,7 +296,7 @@ class Generator:
         return {"bool": "BOOLEAN", "date": "DATE", "ts": "TIMESTAMP", "tz": "TIMESTAMPTZ", "time": "TIME", "text": "VARCHAR", "blob": "BLOB"}[kind]
 
     def query(self):
-        return self.rng.choice([self.plain, self.grouped, self.grouped, self.united])()
+        return self.rng.choice([self.plain, self.grouped, self.grouped, self.united, self.windowed, self.windowed])()
 
 
 def plain_blobs(rows):

@@ -8,6 +8,7 @@
 
 #include "exec/exact_sum.h"
 #include "exec/sort.h"
+#include "exec/value_states.h"
 #include "expr/kernel.h"
 #include "expr/text.h"
 #include "expr/type.h"
@@ -487,9 +488,15 @@ Result<std::shared_ptr<arrow::RecordBatch>> take_columns(std::string_view& in) {
 
 }  // namespace
 
-Result<std::unique_ptr<AggregateState>> make_aggregate_state(AggregateKind kind,
-                                                             const std::shared_ptr<arrow::DataType>& argument,
-                                                             const std::shared_ptr<arrow::DataType>& result) {
+Status AggregateState::add_pairs(const uint32_t*, const arrow::Array&, const arrow::Array&, const uint8_t*,
+                                 int64_t) {
+  return bug_error("an aggregate of one argument was given two");
+}
+
+Result<std::unique_ptr<AggregateState>> make_aggregate_state(
+    const plan::AggregateCall& call, const std::shared_ptr<arrow::DataType>& argument) {
+  const AggregateKind kind = call.kind;
+  const auto& result = call.result;
   std::unique_ptr<AggregateState> state;
   switch (kind) {
     case AggregateKind::kCountStar:
@@ -517,6 +524,8 @@ Result<std::unique_ptr<AggregateState>> make_aggregate_state(AggregateKind kind,
         state = std::make_unique<PickState<T>>(kind, argument);
       });
       break;
+    default:
+      return make_value_state(call, argument);
   }
   if (state == nullptr) return bug_error("no such aggregate of {}", argument->ToString());
   return state;
@@ -538,7 +547,7 @@ Result<std::unique_ptr<Aggregator>> Aggregator::make(const plan::Node& node) {
     made.call = call;
     std::shared_ptr<arrow::DataType> argument;
     if (call.argument >= 0) argument = node.input->schema->field(call.argument)->type();
-    MILLSTREAM_ASSIGN(made.state, make_aggregate_state(call.kind, argument, call.result));
+    MILLSTREAM_ASSIGN(made.state, make_aggregate_state(call, argument));
     if (call.distinct) made.values = std::make_unique<GroupTable>(result->key_types(true, &call));
     result->calls_.push_back(std::move(made));
   }
@@ -577,6 +586,11 @@ Status Aggregator::add(const arrow::RecordBatch& batch, uint64_t position) {
     }
     call.state->resize(table_->size());
     const arrow::Array* argument = call.call.argument >= 0 ? batch.column(call.call.argument).get() : nullptr;
+    if (call.call.second >= 0) {
+      MILLSTREAM_TRY(call.state->add_pairs(groups_.data(), *argument, *batch.column(call.call.second),
+                                           rows_that_count, rows));
+      continue;
+    }
     MILLSTREAM_TRY(call.state->add(groups_.data(), argument, rows_that_count, rows, position));
   }
   return Status::OK();
@@ -644,7 +658,7 @@ Status Aggregator::merge_saved(const std::string& bytes) {
     }
     std::shared_ptr<arrow::DataType> argument;
     if (call.call.argument >= 0) argument = node_.input->schema->field(call.call.argument)->type();
-    MILLSTREAM_ASSIGN(auto state, make_aggregate_state(call.call.kind, argument, call.call.result));
+    MILLSTREAM_ASSIGN(auto state, make_aggregate_state(call.call, argument));
     std::string_view piece = take_piece(in);
     if (!state->load(piece, static_cast<size_t>(groups->num_rows())))
       return bug_error("a rank sent half a state");

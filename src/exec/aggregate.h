@@ -22,6 +22,9 @@ class AggregateState {
   /// Row i's position in the source is position + i.
   virtual Status add(const uint32_t* groups, const arrow::Array* argument, const uint8_t* selected,
                      int64_t rows, uint64_t position) = 0;
+  /// The same of an aggregate of two arguments.
+  virtual Status add_pairs(const uint32_t* groups, const arrow::Array& first, const arrow::Array& second,
+                           const uint8_t* selected, int64_t rows);
   /// Group i of `other`, a state of the same aggregate, goes to groups[i].
   virtual void merge(const AggregateState& other, const std::vector<uint32_t>& groups) = 0;
   virtual Result<std::shared_ptr<arrow::Array>> finish() const = 0;
@@ -31,9 +34,8 @@ class AggregateState {
 };
 
 /// A query error where there is no such aggregate of that type (exec's part; the planner checks before).
-Result<std::unique_ptr<AggregateState>> make_aggregate_state(plan::AggregateKind kind,
-                                                             const std::shared_ptr<arrow::DataType>& argument,
-                                                             const std::shared_ptr<arrow::DataType>& result);
+Result<std::unique_ptr<AggregateState>> make_aggregate_state(
+    const plan::AggregateCall& call, const std::shared_ptr<arrow::DataType>& argument);
 
 class Aggregator {
  public:

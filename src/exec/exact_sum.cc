@@ -112,12 +112,12 @@ void ExactSums::add_wide(size_t group, double x) {
   wide(group).add(x);
 }
 
-void ExactSums::add_square(size_t group, double x) {
-  const double square = x * x;
-  add(group, square);
-  const double error = std::fma(x, x, -square);
+void ExactSums::add_product(size_t group, double x, double y) {
+  const double product = x * y;
+  add(group, product);
+  const double error = std::fma(x, y, -product);
   if (error == 0 || !std::isfinite(error)) return;
-  // The error as a multiple of 2^-80: what is cut off depends on x alone.
+  // The error as a multiple of 2^-80: what is cut off depends on x and y alone.
   const double scaled = std::ldexp(error, 80);
   if (std::abs(scaled) < 1e30) {
     const auto term = static_cast<__int128>(scaled);

@@ -68,7 +68,9 @@ class ExactSums {
     add_wide(group, x);
   }
   /// x * x, its rounding error included down to 2^-80.
-  void add_square(size_t group, double x);
+  void add_square(size_t group, double x) { add_product(group, x, x); }
+  /// x * y, likewise.
+  void add_product(size_t group, double x, double y);
 
   void merge(size_t group, const ExactSums& other, size_t other_group);
   double value(size_t group) const;

@@ -233,6 +233,15 @@ class Windows {
     return orderings_.back().get();
   }
 
+  Result<std::unique_ptr<AggregateState>> make_state(const WindowCall& call) const {
+    plan::AggregateCall aggregate;
+    aggregate.kind = call.aggregate;
+    aggregate.result = call.result;
+    aggregate.fraction = call.fraction;
+    return make_aggregate_state(aggregate,
+                                call.argument < 0 ? nullptr : rows_->column(call.argument)->type());
+  }
+
   // By row: does it count for the aggregate?
   std::vector<uint8_t> rows_that_count(const WindowCall& call) const {
     std::vector<uint8_t> selected(count_, 1);
@@ -255,14 +264,17 @@ class Windows {
     uint32_t size = 0;
     MILLSTREAM_ASSIGN(const auto groups, group_rows(*rows_, call.partition_by, &size));
     const ArrayPtr argument = call.argument < 0 ? nullptr : rows_->column(call.argument);
-    MILLSTREAM_ASSIGN(
-        auto state,
-        make_aggregate_state(call.aggregate, argument == nullptr ? nullptr : argument->type(), call.result));
+    MILLSTREAM_ASSIGN(auto state, make_state(call));
     state->resize(size);
     std::vector<uint8_t> selected;
     if (call.filter >= 0) selected = rows_that_count(call);
-    MILLSTREAM_TRY(state->add(groups.data(), argument.get(), selected.empty() ? nullptr : selected.data(),
-                              rows_->num_rows(), 0));
+    const uint8_t* counted = selected.empty() ? nullptr : selected.data();
+    if (call.second >= 0) {
+      MILLSTREAM_TRY(state->add_pairs(groups.data(), *argument, *rows_->column(call.second), counted,
+                                      rows_->num_rows()));
+    } else {
+      MILLSTREAM_TRY(state->add(groups.data(), argument.get(), counted, rows_->num_rows(), 0));
+    }
     MILLSTREAM_ASSIGN(const auto values, state->finish());
     return gather(values, std::vector<int32_t>(groups.begin(), groups.end()));
   }
@@ -518,10 +530,15 @@ class Windows {
   // else it is computed anew.
   Result<ArrayPtr> any_aggregate(const WindowCall& call, const Ordering& ordering,
                                  const Frames& frames) const {
-    const auto schema = arrow::schema({arrow::field("value", rows_->column(call.argument)->type())});
+    arrow::ArrayVector arguments = {rows_->column(call.argument)};
+    arrow::FieldVector fields = {arrow::field("first", arguments[0]->type())};
+    if (call.second >= 0) {
+      arguments.push_back(rows_->column(call.second));
+      fields.push_back(arrow::field("second", arguments[1]->type()));
+    }
     MILLSTREAM_ASSIGN(
         const auto taken,
-        expr::take_rows(*arrow::RecordBatch::Make(schema, rows_->num_rows(), {rows_->column(call.argument)}),
+        expr::take_rows(*arrow::RecordBatch::Make(arrow::schema(fields), rows_->num_rows(), arguments),
                         ordering.order));
     const ArrayPtr& argument = taken->column(0);
     std::vector<uint8_t> selected(count_);
@@ -536,15 +553,22 @@ class Windows {
     for (size_t place = 0; place < count_; ++place) {
       const int32_t begin = frames.begin[place], end = frames.end[place];
       if (state == nullptr || begin != first || end < behind) {
-        MILLSTREAM_ASSIGN(state, make_aggregate_state(call.aggregate, argument->type(), call.result));
+        MILLSTREAM_ASSIGN(state, make_state(call));
         state->resize(1);
         first = behind = begin;
       } else if (end == behind) {
         value_of[static_cast<size_t>(ordering.order[place])] = static_cast<int32_t>(values.size() - 1);
         continue;
       }
-      MILLSTREAM_TRY(state->add(group.data(), argument->Slice(behind, end - behind).get(),
-                                selected.data() + behind, end - behind, static_cast<uint64_t>(behind)));
+      const uint8_t* counted = selected.data() + behind;
+      const int64_t rows = end - behind;
+      if (call.second >= 0) {
+        MILLSTREAM_TRY(state->add_pairs(group.data(), *argument->Slice(behind, rows),
+                                        *taken->column(1)->Slice(behind, rows), counted, rows));
+      } else {
+        MILLSTREAM_TRY(state->add(group.data(), argument->Slice(behind, rows).get(), counted, rows,
+                                  static_cast<uint64_t>(behind)));
+      }
       behind = end;
       MILLSTREAM_ASSIGN(auto value, state->finish());
       values.push_back(std::move(value));

@@ -32,6 +32,26 @@ const std::vector<Entry>& entries() {
        {{"any_value"}, "The first value in the order of the source that is not NULL."}},
       {AggregateKind::kFirst, {{"first"}, "The first value in the order of the source, NULL or not."}},
       {AggregateKind::kLast, {{"last"}, "The last value in the order of the source, NULL or not."}},
+      {AggregateKind::kMedian,
+       {{"median"},
+        "The value in the middle, of two the middle of both; of texts and booleans the lower one."}},
+      {AggregateKind::kQuantileContinuous,
+       {{"quantile_cont"},
+        "The value below which a fraction of the values lies, between two values where it falls there: "
+        "`quantile_cont(x, 0.9)`."}},
+      {AggregateKind::kQuantileDiscrete,
+       {{"quantile_disc", "quantile", "approx_quantile"},
+        "The same, always one of the values. DuckDB's approx_quantile is an estimate; here it is exact."}},
+      {AggregateKind::kMode,
+       {{"mode"}, "The most frequent value; of several the one that comes first in the source."}},
+      {AggregateKind::kApproximateCountDistinct,
+       {{"approx_count_distinct"},
+        "About how many different values there are, in 4 KiB a group (HyperLogLog; off by 1.6 % as a "
+        "rule)."}},
+      {AggregateKind::kCorrelation,
+       {{"corr"}, "The correlation of two numbers, over the rows that have both."}},
+      {AggregateKind::kCovariancePopulation, {{"covar_pop"}, "The covariance of a population (n)."}},
+      {AggregateKind::kCovarianceSample, {{"covar_samp"}, "The covariance of a sample (n - 1)."}},
   };
   return kEntries;
 }
@@ -84,6 +104,9 @@ Result<AggregateTypes> aggregate_types(AggregateKind kind, const TypePtr& argume
     case AggregateKind::kVariancePopulation:
     case AggregateKind::kDeviationSample:
     case AggregateKind::kDeviationPopulation:
+    case AggregateKind::kCorrelation:
+    case AggregateKind::kCovariancePopulation:
+    case AggregateKind::kCovarianceSample:
       if (is_numeric_type(*type)) return AggregateTypes{arrow::float64(), arrow::float64()};
       return refused("numbers");
     case AggregateKind::kBoolAnd:
@@ -95,14 +118,43 @@ Result<AggregateTypes> aggregate_types(AggregateKind kind, const TypePtr& argume
     case AggregateKind::kAnyValue:
     case AggregateKind::kFirst:
     case AggregateKind::kLast:
+    case AggregateKind::kMode:
+    case AggregateKind::kQuantileDiscrete:
       if (is_orderable_type(*type)) return AggregateTypes{type, type};
+      return refused("numbers, texts, booleans and times");
+    case AggregateKind::kMedian:
+    case AggregateKind::kQuantileContinuous: {
+      if (is_decimal_type(*type) || is_floating_type(*type)) return AggregateTypes{type, type};
+      if (is_integer_type(*type)) return AggregateTypes{type, arrow::float64()};
+      if (is_date_type(*type)) return AggregateTypes{timestamp_type(), timestamp_type()};
+      if (is_timestamp_type(*type) || type->id() == arrow::Type::TIME64) return AggregateTypes{type, type};
+      const bool discrete =
+          is_string_type(*type) || type->id() == arrow::Type::BINARY || type->id() == arrow::Type::BOOL;
+      if (kind == AggregateKind::kMedian && discrete) return AggregateTypes{type, type};
+      return refused(kind == AggregateKind::kMedian ? "numbers, texts, booleans, dates and times"
+                                                    : "numbers, dates and times");
+    }
+    case AggregateKind::kApproximateCountDistinct:
+      if (is_orderable_type(*type)) return AggregateTypes{type, arrow::int64()};
       return refused("numbers, texts, booleans and times");
   }
   return bug_error("an aggregate of kind {}", static_cast<int>(kind));
 }
 
+bool has_two_arguments(AggregateKind kind) {
+  return kind == AggregateKind::kCorrelation || kind == AggregateKind::kCovariancePopulation ||
+         kind == AggregateKind::kCovarianceSample;
+}
+
+bool has_fraction(AggregateKind kind) {
+  return kind == AggregateKind::kQuantileContinuous || kind == AggregateKind::kQuantileDiscrete;
+}
+
 bool distinct_matters(AggregateKind kind) {
   switch (kind) {
+    case AggregateKind::kMedian:
+    case AggregateKind::kQuantileContinuous:
+    case AggregateKind::kQuantileDiscrete:
     case AggregateKind::kCount:
     case AggregateKind::kSum:
     case AggregateKind::kAverage:

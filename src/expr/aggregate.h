@@ -27,6 +27,14 @@ enum class AggregateKind : uint8_t {
   kAnyValue,  ///< the first in source order that is not NULL
   kFirst,     ///< the first in source order, NULL or not
   kLast,
+  kMedian,  ///< between the two in the middle where values have such, else the lower one
+  kQuantileContinuous,
+  kQuantileDiscrete,
+  kMode,
+  kApproximateCountDistinct,
+  kCorrelation,
+  kCovariancePopulation,
+  kCovarianceSample,
 };
 
 /// By name in lower case; count is kCount.
@@ -38,6 +46,11 @@ struct AggregateTypes {
 };
 /// A query error where there is no such aggregate of that type.
 Result<AggregateTypes> aggregate_types(AggregateKind kind, const TypePtr& argument);
+
+/// Has it two arguments, both of values?
+bool has_two_arguments(AggregateKind kind);
+/// Has it a second argument that is a constant fraction between 0 and 1?
+bool has_fraction(AggregateKind kind);
 
 /// Can values of this type be grouped by and sorted? Lists and structs cannot.
 bool is_orderable_type(const arrow::DataType& type);

@@ -150,7 +150,7 @@ Pruned prune(const NodePtr& node, std::set<int> required) {
       for (const int column : required)
         if (column < before) reads.insert(column);
       for (const WindowCall& call : node->windows) {
-        for (const int column : {call.argument, call.otherwise, call.filter})
+        for (const int column : {call.argument, call.second, call.otherwise, call.filter})
           if (column >= 0) reads.insert(column);
         reads.insert(call.partition_by.begin(), call.partition_by.end());
         for (const SortKey& key : call.order_by) reads.insert(key.column);
@@ -165,6 +165,7 @@ Pruned prune(const NodePtr& node, std::set<int> required) {
       result.mapping = input.mapping;
       for (WindowCall& call : calls) {
         call.argument = at(call.argument);
+        call.second = at(call.second);
         call.otherwise = at(call.otherwise);
         call.filter = at(call.filter);
         for (int& column : call.partition_by) column = at(column);

@@ -18,6 +18,8 @@ struct AggregateCall {
   int filter = -1;        ///< a boolean column: only rows where it is true; -1: all rows
   bool distinct = false;  ///< every value once
   expr::TypePtr result;
+  int second = -1;      ///< the other argument of an aggregate of two
+  double fraction = 0;  ///< of quantiles
 };
 
 enum class JoinKind : uint8_t {
@@ -49,6 +51,8 @@ struct WindowCall {
   int argument = -1;   ///< -1: none
   int otherwise = -1;  ///< of lag and lead, where the row lies beyond the partition; -1: NULL
   int filter = -1;     ///< of an aggregate, as AggregateCall's
+  int second = -1;
+  double fraction = 0;
   int64_t number = 1;  ///< rows of lag and lead, parts of ntile, the row of nth_value
   std::vector<int> partition_by;
   std::vector<SortKey> order_by;

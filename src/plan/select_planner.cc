@@ -361,7 +361,7 @@ Result<ExprPtr> SelectPlanner::over_groups(const ExprPtr& expression) {
 std::vector<ExprPtr*> SelectPlanner::window_parts() {
   std::vector<ExprPtr*> parts;
   for (sql::WindowExpression& call : windows_.calls) {
-    for (ExprPtr* part : {&call.argument, &call.otherwise, &call.filter})
+    for (ExprPtr* part : {&call.argument, &call.second, &call.otherwise, &call.filter})
       if (*part != nullptr) parts.push_back(part);
     for (ExprPtr& key : call.partition_by) parts.push_back(&key);
     for (auto& key : call.order_by) parts.push_back(&key.expression);
@@ -401,6 +401,8 @@ void SelectPlanner::add_windows() {
     call.function = written.function;
     call.aggregate = written.aggregate;
     call.argument = column_of(written.argument);
+    call.second = column_of(written.second);
+    call.fraction = written.fraction;
     call.otherwise = column_of(written.otherwise);
     call.filter = column_of(written.filter);
     call.number = written.number;
@@ -432,6 +434,7 @@ Result<NodePtr> SelectPlanner::aggregate() {
   for (ExprPtr& key : keys_) readers.push_back(&key);
   for (sql::AggregateExpression& call : collector_.calls) {
     if (call.argument != nullptr) readers.push_back(&call.argument);
+    if (call.second != nullptr) readers.push_back(&call.second);
     if (call.filter != nullptr) readers.push_back(&call.filter);
   }
   node_ = subqueries_.attach_all(std::move(node_), readers);
@@ -452,8 +455,8 @@ Result<NodePtr> SelectPlanner::aggregate() {
   std::vector<AggregateCall> calls;
   std::vector<std::string> call_names;
   for (const sql::AggregateExpression& call : collector_.calls) {
-    calls.push_back(
-        {call.kind, column_of(call.argument), column_of(call.filter), call.distinct, call.result});
+    calls.push_back({call.kind, column_of(call.argument), column_of(call.filter), call.distinct, call.result,
+                     column_of(call.second), call.fraction});
     call_names.push_back(fmt::format("aggregate {}", calls.size() - 1));
   }
   MILLSTREAM_TRY(source_.place(check_expanded_size(columns), query_.offset));

@@ -45,62 +45,13 @@ constexpr std::array kVolatile = std::to_array<std::string_view>({
 });
 
 constexpr std::array kAggregates = std::to_array<std::string_view>({
-    "any_value",
-    "approx_count_distinct",
-    "approx_quantile",
-    "arg_max",
-    "arg_min",
-    "array_agg",
-    "avg",
-    "bit_and",
-    "bit_or",
-    "bit_xor",
-    "bool_and",
-    "bool_or",
-    "corr",
-    "count",
-    "count_if",
-    "countif",
-    "count_star",
-    "covar_pop",
-    "covar_samp",
-    "entropy",
-    "favg",
-    "first",
-    "fsum",
-    "geomean",
-    "group_concat",
-    "histogram",
-    "kurtosis",
-    "last",
-    "list",
-    "listagg",
-    "mad",
-    "max",
-    "max_by",
-    "mean",
-    "median",
-    "min",
-    "min_by",
-    "mode",
-    "product",
-    "quantile",
-    "quantile_cont",
-    "quantile_disc",
-    "regr_slope",
-    "regr_r2",
-    "regr_intercept",
-    "sem",
-    "skewness",
-    "stddev",
-    "stddev_pop",
-    "stddev_samp",
-    "string_agg",
-    "sum",
-    "sumkahan",
-    "var_pop",
-    "var_samp",
-    "variance",
+    "any_value", "arg_max",  "arg_min",  "array_agg",  "avg",         "bit_and",      "bit_or",
+    "bit_xor",   "bool_and", "bool_or",  "count",      "count_if",    "countif",      "count_star",
+    "entropy",   "favg",     "first",    "fsum",       "geomean",     "group_concat", "histogram",
+    "kurtosis",  "last",     "list",     "listagg",    "mad",         "max",          "max_by",
+    "mean",      "min",      "min_by",   "product",    "regr_slope",  "regr_r2",      "regr_intercept",
+    "sem",       "skewness", "stddev",   "stddev_pop", "stddev_samp", "string_agg",   "sum",
+    "sumkahan",  "var_pop",  "var_samp", "variance",
 });
 
 template <size_t N>
@@ -345,10 +296,51 @@ class Binder {
   }
   Status check_aggregate_arguments(const Expr& e, expr::AggregateKind kind) const {
     const bool star = is_star(e, kind);
-    if (star ? kind == expr::AggregateKind::kCount : e.arguments.size() == 1) return Status::OK();
-    return source_.error(e.offset,
-                         star ? fmt::format("{}(*) is no aggregate; there is count(*)", e.text)
-                              : fmt::format("{} takes one argument, not {}", e.text, e.arguments.size()));
+    const bool pair = expr::has_two_arguments(kind), fraction = expr::has_fraction(kind);
+    if (star ? kind == expr::AggregateKind::kCount : e.arguments.size() == (pair || fraction ? 2U : 1U))
+      return Status::OK();
+    if (star) return source_.error(e.offset, fmt::format("{}(*) is no aggregate; there is count(*)", e.text));
+    return source_.error(e.offset, fmt::format("{} takes {}, not {}", e.text,
+                                               pair       ? "two arguments"
+                                               : fraction ? "a value and a fraction"
+                                                          : "one argument",
+                                               e.arguments.size()));
+  }
+
+  // What stands in the parentheses of an aggregate that is no count(*), of the types that it takes.
+  Status bind_aggregate_arguments(const Expr& e, expr::AggregateKind kind, expr::ExprPtr& argument,
+                                  expr::ExprPtr& second, double& fraction, expr::TypePtr& result) {
+    const auto bind_argument = [&](const Expr& written, expr::ExprPtr& bound) -> Status {
+      MILLSTREAM_ASSIGN(bound, bind(written));
+      auto types = expr::aggregate_types(kind, bound->type);
+      if (!types.ok()) return source_.place(types.status(), e.offset);
+      result = types->result;
+      if (types->argument->Equals(*bound->type)) return Status::OK();
+      MILLSTREAM_ASSIGN(bound, at(e, expr::make_cast(bound, types->argument, false, position(e))));
+      return Status::OK();
+    };
+    MILLSTREAM_TRY(bind_argument(*e.arguments[0], argument));
+    if (expr::has_two_arguments(kind)) {
+      if (e.distinct)
+        return source_.error(e.offset, fmt::format("DISTINCT in {} is not supported yet", e.text));
+      return bind_argument(*e.arguments[1], second);
+    }
+    if (!expr::has_fraction(kind)) return Status::OK();
+    const Expr& written = *e.arguments[1];
+    MILLSTREAM_ASSIGN(auto bound, bind(written));
+    if (expr::columns_read(*bound).empty() &&
+        (expr::is_numeric_type(*bound->type) && !expr::is_null_type(*bound->type))) {
+      MILLSTREAM_ASSIGN(bound,
+                        at(written, expr::make_cast(bound, arrow::float64(), false, position(written))));
+      const auto row = arrow::RecordBatch::Make(arrow::schema(arrow::FieldVector{}), 1, arrow::ArrayVector{});
+      const auto value = expr::evaluate(*bound, *row);
+      if (!value.ok()) return source_.place(value.status(), written.offset);
+      fraction = static_cast<const arrow::DoubleArray&>(**value).Value(0);
+      if ((*value)->IsValid(0) && fraction >= 0 && fraction <= 1) return Status::OK();
+    }
+    return source_.error(
+        written.offset,
+        fmt::format("the fraction of {} is a number between 0 and 1 that is written out", e.text));
   }
 
   // A bare NULL is an INTEGER where values are kept.
@@ -395,8 +387,9 @@ class Binder {
       return x == nullptr || y == nullptr ? x == y : same_expression(*x, *y);
     };
     return a.function == b.function && a.aggregate == b.aggregate && a.number == b.number &&
-           a.frame == b.frame && same(a.argument, b.argument) && same(a.otherwise, b.otherwise) &&
-           same(a.filter, b.filter) && std::ranges::equal(a.partition_by, b.partition_by, same) &&
+           a.frame == b.frame && a.fraction == b.fraction && same(a.argument, b.argument) &&
+           same(a.second, b.second) && same(a.otherwise, b.otherwise) && same(a.filter, b.filter) &&
+           std::ranges::equal(a.partition_by, b.partition_by, same) &&
            std::ranges::equal(a.order_by, b.order_by, [&](const auto& x, const auto& y) {
              return x.descending == y.descending && x.nulls_first == y.nulls_first &&
                     same(x.expression, y.expression);
@@ -473,14 +466,8 @@ class Binder {
         MILLSTREAM_TRY(check_aggregate_arguments(e, *aggregate));
         call.aggregate = is_star(e, *aggregate) ? expr::AggregateKind::kCountStar : *aggregate;
         if (call.aggregate != expr::AggregateKind::kCountStar) {
-          MILLSTREAM_ASSIGN(call.argument, bind(*e.arguments[0]));
-          auto types = expr::aggregate_types(*aggregate, call.argument->type);
-          if (!types.ok()) return source_.place(types.status(), e.offset);
-          call.result = types->result;
-          if (!types->argument->Equals(*call.argument->type)) {
-            MILLSTREAM_ASSIGN(call.argument,
-                              at(e, expr::make_cast(call.argument, types->argument, false, position(e))));
-          }
+          MILLSTREAM_TRY(bind_aggregate_arguments(e, *aggregate, call.argument, call.second, call.fraction,
+                                                  call.result));
         }
         if (e.filter != nullptr) {
           MILLSTREAM_ASSIGN(call.filter, bind_predicate(*e.filter, scope_, source_, "FILTER"));
@@ -546,6 +533,8 @@ class Binder {
       return source_.error(e.offset, fmt::format("{} cannot contain aggregates", scope_.clause()));
     if (collector->inside) return source_.error(e.offset, "aggregate function calls cannot be nested");
     MILLSTREAM_TRY(check_aggregate_arguments(e, kind));
+    // Of values that count once each, all are the most frequent one.
+    if (e.distinct && kind == expr::AggregateKind::kMode) kind = expr::AggregateKind::kAnyValue;
     const bool star = is_star(e, kind);
     if (star && e.distinct) return source_.error(e.offset, "DISTINCT needs an argument: count(DISTINCT x)");
     AggregateExpression call;
@@ -554,14 +543,8 @@ class Binder {
     collector->inside = true;
     const auto bind_parts = [&]() -> Status {
       if (!star) {
-        MILLSTREAM_ASSIGN(call.argument, bind(*e.arguments[0]));
-        auto types = expr::aggregate_types(kind, call.argument->type);
-        if (!types.ok()) return source_.place(types.status(), e.offset);
-        call.result = types->result;
-        if (!types->argument->Equals(*call.argument->type)) {
-          MILLSTREAM_ASSIGN(call.argument,
-                            at(e, expr::make_cast(call.argument, types->argument, false, position(e))));
-        }
+        MILLSTREAM_TRY(
+            bind_aggregate_arguments(e, kind, call.argument, call.second, call.fraction, call.result));
         // count of what is never NULL counts rows.
         if (kind == expr::AggregateKind::kCount && !call.argument->nullable && !e.distinct) {
           call.kind = expr::AggregateKind::kCountStar;
@@ -584,6 +567,7 @@ class Binder {
     for (; index < collector->calls.size(); ++index) {
       const AggregateExpression& known = collector->calls[index];
       if (known.kind == call.kind && known.distinct == call.distinct && same(known.argument, call.argument) &&
+          same(known.second, call.second) && known.fraction == call.fraction &&
           same(known.filter, call.filter)) {
         break;
       }

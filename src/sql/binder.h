@@ -18,8 +18,10 @@ namespace millstream::sql {
 struct AggregateExpression {
   expr::AggregateKind kind = expr::AggregateKind::kCountStar;
   expr::ExprPtr argument;  ///< null: count(*)
+  expr::ExprPtr second;    ///< of an aggregate of two; null: none
   expr::ExprPtr filter;    ///< null: none
   bool distinct = false;
+  double fraction = 0;  ///< of quantiles
   expr::TypePtr result;
 };
 
@@ -41,8 +43,10 @@ struct WindowExpression {
   expr::WindowFunction function = expr::WindowFunction::kRowNumber;
   expr::AggregateKind aggregate = expr::AggregateKind::kCountStar;
   expr::ExprPtr argument;   ///< null: none
+  expr::ExprPtr second;     ///< of an aggregate of two; null: none
   expr::ExprPtr otherwise;  ///< of lag and lead: the value beyond the partition; null: NULL
   expr::ExprPtr filter;     ///< null: none
+  double fraction = 0;      ///< of quantiles
   int64_t number = 1;       ///< rows of lag and lead, parts of ntile, the row of nth_value
   std::vector<expr::ExprPtr> partition_by;
   std::vector<Order> order_by;

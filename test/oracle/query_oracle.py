@@ -146,13 +146,20 @@ class Generator:
                       f"{name} >= (SELECT {rng.choice(['min', 'max'])}({same}) FROM {table.name} AS q{where})"] * 2
         return rng.choice(forms)
 
-    def aggregate(self, columns):
+    def aggregate(self, columns, over=False):
         rng = self.rng
         number, any_column = self.pick(columns, NUMBERS), self.pick(columns)
         whole = self.pick(columns, INTEGERS + ("d1", "d2"))
         flag = self.pick(columns, ("bool",))
         forms = ["count(*)", f"count({any_column})", f"min({any_column})", f"max({any_column})", f"sum({whole})", f"avg({whole})",
-                 f"count(DISTINCT {any_column})", f"sum(DISTINCT {whole})", f"stddev({whole})", f"sum({number})", f"avg({number})"]
+                 f"count(DISTINCT {any_column})", f"sum(DISTINCT {whole})", f"stddev({whole})" if over else f"round(stddev({whole}), 6)", f"sum({number})", f"avg({number})"]
+        part = rng.choice(["0", "0.07", "0.25", "0.5", "0.9", "1"])
+        middle = self.pick(columns, NUMBERS + ("date", "ts", "tz", "time"))
+        near, nearer = self.pick(columns, ("i1", "u1", "d1")), self.pick(columns, ("i1", "u1", "d1"))
+        forms += [f"median({any_column})", f"quantile_disc({any_column}, {part})", f"quantile_cont({middle}, {part})", f"median(DISTINCT {middle})"]
+        if near:
+            pair = f"{rng.choice(['corr', 'covar_pop', 'covar_samp'])}({near}, {nearer})"
+            forms += [pair if over else f"round({pair}, 6)"]  # the last digits differ, and rows may be ordered by them
         if flag:
             forms += [f"bool_and({flag})", f"bool_or({flag})", f"count(*) FILTER (WHERE {flag})", f"sum({whole}) FILTER (WHERE {flag})"]
         return rng.choice(forms)
@@ -256,9 +263,9 @@ class Generator:
             name = self.pick(columns)
             call = rng.choice([f"first_value({name})", f"last_value({name})", f"nth_value({name}, 2)"])
         else:
-            call = self.aggregate(columns)
-            while "DISTINCT" in call:
-                call = self.aggregate(columns)
+            call = self.aggregate(columns, over=True)
+            while "DISTINCT" in call or call.startswith(("corr", "covar", "stddev")) and rng.random() < 0.9:
+                call = self.aggregate(columns, over=True)
         return f"{call} OVER ({' '.join(parts)})"
 
     def windowed(self):
@@ -269,6 +276,8 @@ class Generator:
         text = f"SELECT {', '.join(f'{e} AS o{i}' for i, e in enumerate(items))} FROM {source}"
         if rng.random() < 0.2:
             text += f" QUALIFY o{len(items) - 1} IS NOT NULL"
+        if any(call.startswith(("corr", "covar", "stddev")) for call in calls):
+            return text, False
         return self.finish(text, len(items))
 
     def united(self):

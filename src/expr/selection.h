@@ -28,7 +28,11 @@ class BitReader {
     const int shift = static_cast<int>(at % 8);
     const int64_t bytes = (shift + count + 7) / 8;  // that may be read
     uint64_t low = 0;
-    std::memcpy(&low, byte, static_cast<size_t>(std::min<int64_t>(bytes, 8)));
+    if (bytes >= 8) {
+      std::memcpy(&low, byte, 8);
+    } else {
+      std::memcpy(&low, byte, static_cast<size_t>(bytes));
+    }
     if (shift) {
       low >>= shift;
       if (bytes > 8) low |= static_cast<uint64_t>(byte[8]) << (64 - shift);

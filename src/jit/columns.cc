@@ -2,7 +2,6 @@
 
 #include <bit>
 #include <cstring>
-#include <string_view>
 
 #include "expr/kernel.h"
 #include "expr/selection.h"
@@ -35,28 +34,31 @@ void expand_bits(const uint8_t* bits, int64_t offset, int64_t rows, uint8_t* byt
 }
 
 void pack_bytes(const uint8_t* bytes, int64_t rows, uint64_t* words) {
-  for (int64_t first = 0; first < rows; first += 64) {
-    alignas(32) uint8_t whole[64];
-    const int64_t count = std::min<int64_t>(64, rows - first);
-    if (count < 64) std::memset(whole, 0, sizeof whole);
-    std::memcpy(whole, bytes + first, static_cast<size_t>(count));
+  alignas(32) uint8_t whole[64];
+  int64_t first = 0;
+  for (; first + 64 <= rows; first += 64) {
+    std::memcpy(whole, bytes + first, 64);
     words[first / 64] = expr::pack_bits(whole);
   }
+  if (first == rows) return;
+  std::memset(whole, 0, sizeof whole);
+  std::memcpy(whole, bytes + first, static_cast<size_t>(rows - first));
+  words[first / 64] = expr::pack_bits(whole);
 }
 
-int64_t count_bytes(const uint8_t* bytes, int64_t rows) {
-  int64_t count = 0;
-  for (int64_t i = 0; i < rows; ++i) count += bytes[i];
-  return count;
-}
-
-int64_t select_rows(const uint8_t* bytes, int64_t rows, int32_t first, int32_t* out) {
-  int64_t count = 0;
-  for (int64_t i = 0; i < rows; ++i) {
-    out[count] = first + static_cast<int32_t>(i);
-    count += bytes[i];
+int64_t select_rows(const uint64_t* words, int64_t count, int32_t* out) {
+  int64_t found = 0;
+  for (int64_t w = 0; w < count; ++w) {
+    const auto first = static_cast<int32_t>(64 * w);
+    uint64_t word = words[w];
+    if (word == ~uint64_t{0}) {
+      for (int32_t j = 0; j < 64; ++j) out[found + j] = first + j;
+      found += 64;
+      continue;
+    }
+    for (; word; word &= word - 1) out[found++] = first + std::countr_zero(word);
   }
-  return count;
+  return found;
 }
 
 void spread_rows(const float* columns, int64_t column_stride, int64_t width, int64_t count, float* rows,
@@ -109,7 +111,7 @@ ChunkReader::ChunkReader(const arrow::ArrayData& data, Machine machine, bool wit
 }
 
 int64_t ChunkReader::value_scratch(int64_t rows, bool selected) const {
-  const bool made = selected || machine_ == Machine::kBool || machine_ == Machine::kText;
+  const bool made = selected || machine_ == Machine::kBool;
   return made ? (rows * width_ + 63) / 64 * 64 : 0;
 }
 
@@ -135,15 +137,7 @@ const void* ChunkReader::values(int64_t first, const int32_t* selected, int64_t 
     }
     return scratch;
   }
-  if (machine_ == Machine::kText) {
-    const int32_t* offsets = reinterpret_cast<const int32_t*>(values_);
-    auto* views = reinterpret_cast<std::string_view*>(scratch);
-    for (int64_t i = 0; i < count; ++i) {
-      const int64_t row = selected ? selected[i] : first + i;
-      views[i] = {text_bytes_ + offsets[row], static_cast<size_t>(offsets[row + 1] - offsets[row])};
-    }
-    return scratch;
-  }
+  if (machine_ == Machine::kText) return values_ + first * int64_t{sizeof(int32_t)};
   if (!selected) return values_ + first * width_;
   struct Wide {
     uint64_t words[2];

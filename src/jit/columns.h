@@ -15,10 +15,8 @@ namespace millstream::jit {
 void expand_bits(const uint8_t* bits, int64_t offset, int64_t rows, uint8_t* bytes);
 /// Bit i = bytes[i], which is 0 or 1; whole words are written.
 void pack_bytes(const uint8_t* bytes, int64_t rows, uint64_t* words);
-/// How many of the bytes are 1.
-int64_t count_bytes(const uint8_t* bytes, int64_t rows);
-/// Row numbers `first` + i where bytes[i] is 1, appended at `out`; how many there were.
-int64_t select_rows(const uint8_t* bytes, int64_t rows, int32_t first, int32_t* out);
+/// The positions of the ones of `words`, ascending, at `out`, where there is room for one more; how many there are.
+int64_t select_rows(const uint64_t* words, int64_t count, int32_t* out);
 
 /// rows[i * stride + c] = columns[c * column_stride + i], for `count` rows of `width` columns.
 void spread_rows(const float* columns, int64_t column_stride, int64_t width, int64_t count, float* rows,
@@ -28,10 +26,11 @@ void spread_rows(const float* columns, int64_t column_stride, int64_t width, int
 class ChunkReader {
  public:
   ChunkReader(const arrow::ArrayData& data, Machine machine, bool with_validity);
-  /// Bytes of scratch memory that values() needs for chunks of `rows`.
+  /// Bytes of scratch memory that values() needs for chunks of `rows`. Texts can't be selected.
   int64_t value_scratch(int64_t rows, bool selected) const;
-  /// Rows first … first + count - 1, or `selected`[0 … count - 1] where that is not null.
+  /// Rows first … first + count - 1, or `selected`[0 … count - 1] where that is not null. Of texts the offsets.
   const void* values(int64_t first, const int32_t* selected, int64_t count, uint8_t* scratch) const;
+  const void* text_bytes() const { return text_bytes_; }
   /// Their validity; `scratch` has room for `count` bytes.
   const uint8_t* validity(int64_t first, const int32_t* selected, int64_t count, uint8_t* scratch) const;
 

@@ -25,6 +25,7 @@
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Passes/PassBuilder.h>
+#include <llvm/Support/CommandLine.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetMachine.h>
@@ -102,31 +103,68 @@ class Generator {
     auto* latch = b_.CreateCondBr(b_.CreateICmpULT(next, function_->getArg(3)), body, end);
     row_->addIncoming(next, body);
     failed_before->addIncoming(failed, body);
-    // Each loop has its own identity.
-    auto temporary = llvm::MDNode::getTemporary(context_, {});
     access_group_ = llvm::MDNode::getDistinct(context_, {});
-    auto* parallel = llvm::MDNode::get(
-        context_, {llvm::MDString::get(context_, "llvm.loop.parallel_accesses"), access_group_});
-    auto* identity = llvm::MDNode::getDistinct(context_, {temporary.get(), parallel});
-    identity->replaceOperandWith(0, identity);
-    latch->setMetadata(llvm::LLVMContext::MD_loop, identity);
+    describe(latch, false);
     b_.SetInsertPoint(end);
     b_.CreateRet(b_.CreateZExt(failed, b_.getInt32Ty()));
     return Status::OK();
   }
 
-  /// After inlining: what the loop reads and writes is independent from row to row.
+  /// After inlining: what the loop reads and writes is independent from row to row. Where functions are still called a
+  /// row at a time, vectors would only be taken apart for them.
   void mark_accesses() {
+    bool calls = false;
+    llvm::Instruction* latch = nullptr;
     for (llvm::Instruction& instruction : llvm::instructions(*function_)) {
+      if (const auto* call = llvm::dyn_cast<llvm::CallBase>(&instruction)) calls |= is_function(*call);
+      if (instruction.hasMetadata(llvm::LLVMContext::MD_loop)) latch = &instruction;
       if (instruction.mayReadOrWriteMemory() && !llvm::isa<llvm::AllocaInst>(instruction) &&
           instruction.getParent() != &function_->getEntryBlock())
         instruction.setMetadata(llvm::LLVMContext::MD_access_group, access_group_);
     }
+    if (calls && latch) describe(latch, true);
   }
 
   llvm::Function* function() { return function_; }
 
  private:
+  /// Calls machine code, rather than becoming some instructions.
+  static bool is_function(const llvm::CallBase& call) {
+    switch (call.getIntrinsicID()) {
+      case llvm::Intrinsic::not_intrinsic:
+      case llvm::Intrinsic::sin:
+      case llvm::Intrinsic::cos:
+      case llvm::Intrinsic::tan:
+      case llvm::Intrinsic::exp:
+      case llvm::Intrinsic::exp2:
+      case llvm::Intrinsic::log:
+      case llvm::Intrinsic::log2:
+      case llvm::Intrinsic::log10:
+      case llvm::Intrinsic::pow:
+        return true;
+      default:
+        return false;
+    }
+  }
+
+  /// What the optimiser is told of the loop that `latch` closes. Each loop has its own identity.
+  void describe(llvm::Instruction* latch, bool row_by_row) {
+    const auto fact = [&](const char* name, llvm::Metadata* value) {
+      return llvm::MDNode::get(context_, {llvm::MDString::get(context_, name), value});
+    };
+    auto temporary = llvm::MDNode::getTemporary(context_, {});
+    llvm::SmallVector<llvm::Metadata*, 4> facts = {temporary.get(),
+                                                   fact("llvm.loop.parallel_accesses", access_group_)};
+    if (row_by_row) {
+      auto* one = llvm::ConstantAsMetadata::get(b_.getInt32(1));
+      facts.push_back(fact("llvm.loop.vectorize.width", one));
+      facts.push_back(fact("llvm.loop.interleave.count", one));
+    }
+    auto* identity = llvm::MDNode::getDistinct(context_, facts);
+    identity->replaceOperandWith(0, identity);
+    latch->setMetadata(llvm::LLVMContext::MD_loop, identity);
+  }
+
   llvm::Type* memory_type(Machine machine) {
     switch (machine) {
       case Machine::kBool:
@@ -248,9 +286,22 @@ class Generator {
   Emitted make(const Node& n, llvm::Value* active) {
     switch (n.op) {
       case Op::kColumn: {
-        Emitted result{load(b_, n.type, element(pointer(0, 2 * n.index), n.type)), nullptr};
+        Emitted result;
+        if (n.type == Machine::kText) {
+          llvm::Value* offset = element(pointer(0, 3 * n.index), Machine::kI32);
+          llvm::Value* begin = load(b_, Machine::kI32, offset);
+          llvm::Value* end =
+              load(b_, Machine::kI32, b_.CreateConstInBoundsGEP1_64(b_.getInt32Ty(), offset, 1));
+          llvm::Value* bytes = b_.CreateInBoundsGEP(b_.getInt8Ty(), pointer(0, 3 * n.index + 2), begin);
+          llvm::Value* size = b_.CreateZExt(b_.CreateSub(end, begin), b_.getInt64Ty());
+          result.value = llvm::PoisonValue::get(memory_type(n.type));
+          result.value = b_.CreateInsertValue(result.value, size, 0u);
+          result.value = b_.CreateInsertValue(result.value, bytes, 1u);
+        } else {
+          result.value = load(b_, n.type, element(pointer(0, 3 * n.index), n.type));
+        }
         if (n.nullable)
-          result.valid = load(b_, Machine::kBool, element(pointer(0, 2 * n.index + 1), Machine::kBool));
+          result.valid = load(b_, Machine::kBool, element(pointer(0, 3 * n.index + 1), Machine::kBool));
         return result;
       }
       case Op::kParameter:
@@ -462,6 +513,11 @@ struct Host {
 const Host& host() {
   static const Host host = [] {
     llvm::InitializeNativeTarget();
+    // As many rows a vector as the narrowest column has: bytes of booleans and validity are then read and written
+    // by whole vectors, not by fours for the sake of the doubles beside them.
+    const auto& options = llvm::cl::getRegisteredOptions();
+    if (const auto wide = options.find("vectorizer-maximize-bandwidth"); wide != options.end())
+      static_cast<llvm::cl::opt<bool>*>(wide->second)->setValue(true);
     llvm::InitializeNativeTargetAsmPrinter();
     Host h;
     h.triple = llvm::sys::getProcessTriple();

@@ -2,8 +2,8 @@
 // A fused loop as data: a graph of operations over columns and parameters, and where its results go. What the code
 // generator is given (compiler.h), and, as text, the name that compiled code is shared and cached under.
 //
-// Columns come a chunk of rows at a time as plain arrays: a byte for a boolean, a pointer and a length for a text,
-// a byte of 0 or 1 for validity. program.cc makes them from Arrow arrays and puts results back.
+// Columns come as plain arrays: a byte for a boolean, offsets and bytes for texts, a byte of 0 or 1 for validity.
+// program.cc makes them from Arrow arrays, where Arrow has bits a chunk of rows at a time, and puts results back.
 
 #include <cstdint>
 #include <string>
@@ -25,7 +25,7 @@ enum class Machine : uint8_t {
   kF32,
   kF64,
   k128,   ///< decimals and intervals: 16 bytes, aligned to 8
-  kText,  ///< std::string_view
+  kText,  ///< std::string_view; in columns offsets, one more than rows, into bytes
 };
 constexpr int width_of(Machine machine) {
   constexpr int kWidths[] = {1, 1, 2, 4, 8, 1, 2, 4, 8, 4, 8, 16, 16};
@@ -93,8 +93,8 @@ struct Loop {
   std::string shape() const;
 };
 
-/// The compiled form. `in`: values of input i at 2 i, validity bytes at 2 i + 1. `out`: values of output i at 2 i,
-/// validity at 2 i + 1. `rows` > 0. Not 0: some row failed; results are then of no use.
+/// The compiled form. `in`: values (of texts: offsets) of input i at 3 i, validity bytes at 3 i + 1, bytes of texts at
+/// 3 i + 2. `out`: values of output i at 2 i, validity at 2 i + 1. `rows` > 0. Not 0: some row failed; results are then of no use.
 using LoopFunction = uint32_t (*)(const void* const* in, void* const* out, const uint8_t* parameters,
                                   int64_t rows);
 

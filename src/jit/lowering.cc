@@ -82,6 +82,7 @@ class Lowering {
       case Kind::kCase:
         return combine(e, Op::kCase, conditional);
       case Kind::kCoalesce:
+        if (!e->arguments[0]->nullable) return lower(e->arguments[0], conditional);
         return combine(e, Op::kCoalesce, conditional);
     }
     return kernel(e, conditional, "unknown");
@@ -369,8 +370,7 @@ Lowered lower(const std::vector<ExprPtr>& outputs, Destination destination) {
     }
     if (columns && graph.at(node).node.op == Op::kColumn) {
       const LoweredInput& input = out.inputs[static_cast<size_t>(graph.at(node).node.index)];
-      out.whole_kernel[i] =
-          input.kernel >= 0 ? input.kernel : graph.kernel_index(e, "the bytes stay what they are");
+      out.whole_kernel[i] = input.kernel >= 0 ? input.kernel : graph.kernel_index(e, "");
       continue;
     }
     std::set<int> nodes;

@@ -18,7 +18,7 @@ std::optional<Machine> machine_of(const arrow::DataType& type);
 /// A subtree that the interpreter evaluates, and why.
 struct KernelUse {
   expr::ExprPtr expression;
-  std::string reason;
+  std::string reason;  ///< empty: it is a column handed on, which costs nothing
 };
 
 struct LoweredLoop {

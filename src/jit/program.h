@@ -44,7 +44,7 @@ class Program {
   Result<bool> pack(const arrow::RecordBatch& batch, const int32_t* rows, int64_t count, int stride,
                     float* out) const;
 
-  /// Compiles all loops now, or loads them, whatever the engine.
+  /// Compiles all loops now, or loads them, whatever the engine: in the form for batches with NULLs where they may be.
   Status compile() const;
   Report report() const;
   /// LLVM IR of the loops, as generated and as optimised. Compiles for it.

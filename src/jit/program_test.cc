@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "jit/compiler.h"
-#include "jit/lowering.h"
+#include "jit/variant.h"
 #include "sql/binder.h"
 
 namespace millstream::jit {
@@ -135,7 +135,7 @@ TEST_F(ProgramTest, LogicIsThreeValued) {
     expect_fused("greatest(x, y, 1e0)", nulls);
     expect_fused("least(i, k)", nulls);
     expect_fused("x BETWEEN -1e0 AND y", nulls);
-    expect_fused("coalesce(x, y, 0e0)", nulls);
+    expect_fused("coalesce(nullif(x, 1e0), y, 0e0)", nulls);
     expect_fused("CASE WHEN b THEN x WHEN x < y THEN y END", nulls);
     expect_fused("CASE s WHEN '3' THEN 1 WHEN '-4' THEN 2 ELSE length(s) END", nulls);
     expect_fused("c + c * 2.5 > 3", nulls);
@@ -260,7 +260,7 @@ TEST_F(ProgramTest, LoopsAreVectorCode) {
                              "x IS NULL OR b",
                              "CASE WHEN x > 1e0 THEN y ELSE 0e0 END",
                              "CASE WHEN i < 3 THEN 1 WHEN i < 7 THEN 2 ELSE 3 END",
-                             "coalesce(x, y, 0e0)",
+                             "coalesce(nullif(x, 1e0), y, 0e0)",
                              "greatest(x, y)",
                              "least(i, 3)",
                              "i IN (1, 5, 7)",
@@ -283,6 +283,101 @@ TEST_F(ProgramTest, LoopsAreVectorCode) {
                                                            << ir;
       EXPECT_EQ(ir.find("vector.memcheck"), std::string::npos) << text << ": checks whether columns overlap";
       EXPECT_EQ(ir.find("call void @N10millstream"), std::string::npos) << text << ": a body is still called";
+    }
+  }
+}
+
+// ---- NULLs
+
+Variant by_words(const std::string& text, Destination destination) {
+  return make_variant(lower({bound(text, true)}, destination).loops.at(0), NullForm::kByWords);
+}
+size_t seen_by_loop(const Variant& variant) {
+  return static_cast<size_t>(std::count_if(variant.loop.inputs.begin(), variant.loop.inputs.end(),
+                                           [](const LoopInput& input) { return input.nullable; }));
+}
+
+TEST_F(ProgramTest, NullsThatOnlyMakeNullsStayOutsideOfLoops) {
+  const auto column = [](const char* text) { return by_words(text, Destination::kColumn); };
+  for (const char* text :
+       {"x * y + 1e0", "i::DOUBLE / 60e0", "NOT (x < y)", "i IN (1, 5, 7)", "hour(t) + i"}) {
+    const Variant variant = column(text);
+    EXPECT_EQ(seen_by_loop(variant), 0u) << text;
+    EXPECT_EQ(variant.null_inputs.at(0).size(), variant.inputs.size()) << text;
+  }
+  for (const char* text : {"coalesce(x, y)", "x IS NULL", "greatest(x, y)", "x IS DISTINCT FROM y",
+                           "b OR x < y", "CASE WHEN x > 1e0 THEN y ELSE 0e0 END"}) {
+    const Variant variant = column(text);
+    EXPECT_EQ(seen_by_loop(variant), variant.inputs.size()) << text;
+    EXPECT_TRUE(variant.null_inputs.at(0).empty()) << text;
+  }
+  // y only makes the sum NULL, x is looked at.
+  const Variant both = column("coalesce(x, 1e0) + y");
+  EXPECT_EQ(seen_by_loop(both), 1u);
+  EXPECT_EQ(both.null_inputs.at(0).size(), 1u);
+  // x counts for coalesce(), and so for the sum beside it.
+  EXPECT_EQ(seen_by_loop(column("coalesce(x, 1e0) + x * y")), 1u);
+
+  const auto filter = [](const char* text) { return by_words(text, Destination::kFilter); };
+  EXPECT_EQ(seen_by_loop(filter("x > 1e0 AND (y < 3e0 AND i = 7)")), 0u);
+  EXPECT_EQ(seen_by_loop(filter("x > 1e0 AND (y < 3e0 OR i = 7)")), 2u);
+  EXPECT_EQ(seen_by_loop(filter("NOT (x > 1e0 AND y < 3e0)")), 2u);
+}
+
+TEST_F(ProgramTest, WhatLiesUnderNullsFailsNobody) {
+  std::shared_ptr<arrow::Array> whole;
+  arrow::Int32Builder builder;
+  const int64_t rows = 5000;
+  for (int64_t row = 0; row < rows; ++row) ASSERT_TRUE(builder.Append(row % 3 ? 7 : INT32_MAX).ok());
+  ASSERT_TRUE(builder.Finish(&whole).ok());
+  auto validity = arrow::AllocateEmptyBitmap(rows).ValueOrDie();
+  for (int64_t row = 0; row < rows; ++row)
+    arrow::bit_util::SetBitTo(validity->mutable_data(), row, row % 3 != 0);
+  auto data = whole->data()->Copy();
+  data->buffers[0] = std::move(validity);
+  data->null_count = arrow::kUnknownNullCount;
+  auto columns = batch(rows, true)->columns();
+  columns[0] = arrow::MakeArray(data);
+  const auto input = arrow::RecordBatch::Make(schema(true), rows, columns);
+  const auto before = code_counts();
+  const auto e = bound("i + 1", true);
+  const auto values = Program::columns(schema(true), {e}).evaluate(*input);
+  ASSERT_TRUE(values.ok()) << values.status().ToString();
+  EXPECT_TRUE(same(*(*values)[0], *expr::evaluate(*e, *input).ValueOrDie()));
+  const auto predicate = bound("i + 1 > 3 AND x > 0e0", true);
+  EXPECT_EQ(Program::filter(schema(true), predicate).select(*input).ValueOrDie(),
+            expr::evaluate_filter(*predicate, *input).ValueOrDie());
+  EXPECT_EQ(code_counts().failed_batches, before.failed_batches);
+}
+
+TEST_F(ProgramTest, ColumnsAreHandedOn) {
+  const auto e = bound("coalesce(x, y)", true);
+  const auto program = Program::columns(schema(true), {e, bound("x + y", true)});
+  const auto input = batch(3000, false);
+  const auto values = program.evaluate(*input).ValueOrDie();
+  EXPECT_EQ(values[0]->data()->buffers[1].get(), input->column_data(2)->buffers[1].get());
+  EXPECT_TRUE(same(*values[0], *input->column(2)));
+  EXPECT_TRUE(Program::columns(schema(false), {bound("coalesce(x, y)", false)}).report().kernels.empty());
+  // The NULLs of one column are those of the result: the bitmap is the same, of slices too.
+  const auto nulls = batch(3000, true)->Slice(64, 2000);
+  const auto sum = Program::columns(schema(true), {bound("x + 1e0", true)}).evaluate(*nulls).ValueOrDie();
+  EXPECT_EQ(sum[0]->data()->buffers[0]->data(), nulls->column_data(2)->buffers[0]->data() + 8);
+}
+
+TEST_F(ProgramTest, NullsOfSlices) {
+  for (const int64_t offset : {0, 1, 7, 8, 63, 64, 65}) {
+    for (const int64_t rows : {1, 63, 64, 65, 2047, 2049}) {
+      const auto input = batch(3000, true)->Slice(offset, rows);
+      for (const char* text :
+           {"x + 1e0", "x + y", "coalesce(x, 1e0) + y", "x < y", "b OR x < y", "nullif(i, 3) + k"}) {
+        const auto e = bound(text, true);
+        const auto values = Program::columns(schema(true), {e}).evaluate(*input).ValueOrDie();
+        EXPECT_TRUE(same(*values[0], *expr::evaluate(*e, *input).ValueOrDie()))
+            << text << " from " << offset << ", " << rows << " rows";
+      }
+      const auto predicate = bound("x > 0e0 AND (y < 3e0 AND b)", true);
+      EXPECT_EQ(Program::filter(schema(true), predicate).select(*input).ValueOrDie(),
+                expr::evaluate_filter(*predicate, *input).ValueOrDie());
     }
   }
 }

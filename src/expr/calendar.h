@@ -37,6 +37,42 @@ constexpr int64_t floor_mod(int64_t a, int64_t b) {
   return r + (r < 0 ? b : 0);
 }
 
+/// floor_div by a constant. In generated code by way of a double, since loops become vector code then, which 64-bit
+/// divisions do not; for divisors below 4096 only where the quotient is below 2^51.
+template <int64_t kDivisor>
+constexpr int64_t floor_div_by(int64_t x) {
+  static_assert(kDivisor > 1 && kDivisor < int64_t{1} << 40);
+#ifdef MILLSTREAM_BITCODE
+  // Within 1 of the truth, which the remainder tells. It wraps around near the ends of the range, rightly.
+  const double quotient = __builtin_floor(static_cast<double>(x) * (1.0 / static_cast<double>(kDivisor)));
+  const auto near = static_cast<int64_t>(quotient);
+  const auto rest = static_cast<int64_t>(static_cast<uint64_t>(x) -
+                                         static_cast<uint64_t>(near) * static_cast<uint64_t>(kDivisor));
+  return near - (rest < 0) + (rest >= kDivisor);
+#else
+  return floor_div(x, kDivisor);
+#endif
+}
+/// floor_mod by a constant, likewise.
+template <int64_t kDivisor>
+constexpr int64_t floor_mod_by(int64_t x) {
+#ifdef MILLSTREAM_BITCODE
+  return static_cast<int64_t>(static_cast<uint64_t>(x) - static_cast<uint64_t>(floor_div_by<kDivisor>(x)) *
+                                                             static_cast<uint64_t>(kDivisor));
+#else
+  return floor_mod(x, kDivisor);
+#endif
+}
+/// x / kDivisor of what is not negative, likewise.
+template <int64_t kDivisor>
+constexpr int64_t div_by(int64_t x) {
+#ifdef MILLSTREAM_BITCODE
+  return floor_div_by<kDivisor>(x);
+#else
+  return x / kDivisor;
+#endif
+}
+
 struct CivilDate {
   int64_t year;
   int32_t month;  ///< 1 … 12
@@ -54,7 +90,7 @@ constexpr int64_t days_from_civil(int64_t year, int32_t month, int32_t day) {
 
 constexpr CivilDate civil_from_days(int64_t days) {
   days += 719468;
-  const int64_t era = floor_div(days, 146097);
+  const int64_t era = floor_div_by<146097>(days);
   const auto day_of_era = static_cast<uint32_t>(days - era * 146097);
   const uint32_t year_of_era =
       (day_of_era - day_of_era / 1460 + day_of_era / 36524 - day_of_era / 146096) / 365;
@@ -76,7 +112,7 @@ constexpr int32_t days_in_month(int64_t year, int32_t month) {
 
 /// Monday 1 … Sunday 7.
 constexpr int32_t iso_weekday(int64_t days) {
-  return static_cast<int32_t>(floor_mod(days + 3, 7)) + 1;
+  return static_cast<int32_t>(floor_mod_by<7>(days + 3)) + 1;
 }
 /// The Monday of the week.
 constexpr int64_t week_start(int64_t days) {

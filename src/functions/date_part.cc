@@ -103,14 +103,16 @@ MILLSTREAM_BODY int64_t of_days(int64_t days) {
   if constexpr (kPart == DatePart::kEra) return civil_from_days(days).year > 0 ? 1 : 0;
 }
 
-/// A part of a time of day.
+/// A part of a time of day, or of a length of time; not negative.
 template <DatePart kPart>
 MILLSTREAM_BODY int64_t of_clock(int64_t micros) {
-  if constexpr (kPart == DatePart::kHour) return micros / kMicrosPerHour;
-  if constexpr (kPart == DatePart::kMinute) return micros % kMicrosPerHour / kMicrosPerMinute;
-  if constexpr (kPart == DatePart::kSecond) return micros % kMicrosPerMinute / kMicrosPerSecond;
-  if constexpr (kPart == DatePart::kMillisecond) return micros % kMicrosPerMinute / 1000;
-  if constexpr (kPart == DatePart::kMicrosecond) return micros % kMicrosPerMinute;
+  if constexpr (kPart == DatePart::kHour) return div_by<kMicrosPerHour>(micros);
+  if constexpr (kPart == DatePart::kMinute)
+    return div_by<kMicrosPerMinute>(floor_mod_by<kMicrosPerHour>(micros));
+  if constexpr (kPart == DatePart::kSecond)
+    return div_by<kMicrosPerSecond>(floor_mod_by<kMicrosPerMinute>(micros));
+  if constexpr (kPart == DatePart::kMillisecond) return div_by<1000>(floor_mod_by<kMicrosPerMinute>(micros));
+  if constexpr (kPart == DatePart::kMicrosecond) return floor_mod_by<kMicrosPerMinute>(micros);
 }
 
 template <DatePart kPart>
@@ -124,7 +126,8 @@ struct Part {
       return of_clock<kPart>(x.micros);
     } else if constexpr (std::is_same_v<T, Interval>) {
       if constexpr (kIsClock<kPart>) {
-        return of_clock<kPart>(x.nanos / 1000);
+        const int64_t micros = x.nanos / 1000;
+        return micros < 0 ? -of_clock<kPart>(-micros) : of_clock<kPart>(micros);
       } else {
         return of_interval(x);
       }
@@ -137,9 +140,9 @@ struct Part {
     } else {
       bool finite = is_finite_timestamp(x.micros);
       if constexpr (kIsClock<kPart>) {
-        return Maybe<int64_t>{of_clock<kPart>(floor_mod(x.micros, kMicrosPerDay)), finite};
+        return Maybe<int64_t>{of_clock<kPart>(floor_mod_by<kMicrosPerDay>(x.micros)), finite};
       } else {
-        return Maybe<int64_t>{of_days<kPart>(floor_div(x.micros, kMicrosPerDay)), finite};
+        return Maybe<int64_t>{of_days<kPart>(floor_div_by<kMicrosPerDay>(x.micros)), finite};
       }
     }
   }

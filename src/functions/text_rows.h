@@ -1,6 +1,8 @@
 #pragma once
 // For functions of strings that bodies can't say: texts that may fail, and code points.
 
+#include <bit>
+#include <cstring>
 #include <string_view>
 
 #include "expr/kernel.h"
@@ -44,9 +46,34 @@ inline bool starts_code_point(char c) {
 }
 
 MILLSTREAM_BODY int64_t count_code_points(std::string_view s) {
-  int64_t count = 0;
-  for (char c : s) count += starts_code_point(c);
-  return count;
+  // Eight bytes at a time; the last of them overlap what is counted already, which is shifted out. A byte within a code
+  // point is 10…: bit 7 without bit 6.
+  const auto within = [](uint64_t bytes) { return bytes & ~(bytes << 1) & 0x8080808080808080u; };
+  const size_t size = s.size();
+  int64_t others = 0;
+  if (size >= 8) {
+    uint64_t bytes;
+    size_t at = 0;
+    for (; at + 8 <= size; at += 8) {
+      std::memcpy(&bytes, s.data() + at, 8);
+      others += std::popcount(within(bytes));
+    }
+    if (at < size) {
+      std::memcpy(&bytes, s.data() + size - 8, 8);
+      others += std::popcount(within(bytes) >> (8 * (8 - (size - at))));
+    }
+  } else if (size >= 4) {
+    uint32_t first, last;
+    std::memcpy(&first, s.data(), 4);
+    std::memcpy(&last, s.data() + size - 4, 4);
+    others = std::popcount(within(first)) + std::popcount(within(last) >> (8 * (8 - size)));
+  } else if (size > 0) {
+    const auto bytes = static_cast<uint64_t>(static_cast<uint8_t>(s[size - 1])) << 16 |
+                       (size > 1 ? static_cast<uint64_t>(static_cast<uint8_t>(s[0])) << 8 : 0) |
+                       (size > 2 ? static_cast<uint64_t>(static_cast<uint8_t>(s[1])) : 0);
+    others = std::popcount(within(bytes));
+  }
+  return static_cast<int64_t>(size) - others;
 }
 
 /// The byte at which code point `index` begins; the end where there are fewer.

@@ -8,9 +8,40 @@
 
 namespace millstream::jit {
 
+namespace {
+
+#ifdef __AVX2__
+/// The build is for machines without it; most have it.
+bool has_avx512() {
+  static const bool has = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
+  return has;
+}
+[[gnu::target("avx512f,avx512bw")]] void pack_words_avx512(const uint8_t* bytes, int64_t count,
+                                                           uint64_t* words) {
+  for (int64_t w = 0; w < count; ++w) {
+    const __m512i whole = _mm512_loadu_si512(bytes + 64 * w);
+    words[w] = _mm512_test_epi8_mask(whole, whole);
+  }
+}
+[[gnu::target("avx512f,avx512bw")]] void expand_words_avx512(const expr::BitReader& reader, int64_t count,
+                                                             uint8_t* bytes) {
+  for (int64_t w = 0; w < count; ++w)
+    _mm512_storeu_si512(bytes + 64 * w, _mm512_maskz_mov_epi8(reader.word(w), _mm512_set1_epi8(1)));
+}
+#endif
+
+}  // namespace
+
 void expand_bits(const uint8_t* bits, int64_t offset, int64_t rows, uint8_t* bytes) {
   const expr::BitReader reader(bits, offset, rows);
-  for (int64_t first = 0; first < rows; first += 64) {
+  int64_t first = 0;
+#ifdef __AVX2__
+  if (has_avx512()) {
+    expand_words_avx512(reader, rows / 64, bytes);
+    first = rows / 64 * 64;
+  }
+#endif
+  for (; first < rows; first += 64) {
     const uint64_t word = reader.word(first / 64);
     const int64_t count = std::min<int64_t>(64, rows - first);
     alignas(32) uint8_t made[64];
@@ -36,6 +67,12 @@ void expand_bits(const uint8_t* bits, int64_t offset, int64_t rows, uint8_t* byt
 void pack_bytes(const uint8_t* bytes, int64_t rows, uint64_t* words) {
   alignas(32) uint8_t whole[64];
   int64_t first = 0;
+#ifdef __AVX2__
+  if (has_avx512()) {
+    pack_words_avx512(bytes, rows / 64, words);
+    first = rows / 64 * 64;
+  }
+#endif
   for (; first + 64 <= rows; first += 64) {
     std::memcpy(whole, bytes + first, 64);
     words[first / 64] = expr::pack_bits(whole);

@@ -140,11 +140,20 @@ std::vector<const arrow::ArrayData*> with_nulls(
   return found;
 }
 
-/// words &= the validity of `sources`.
+/// words &= the validity of `sources`, which have NULLs.
 void take_nulls(const std::vector<const arrow::ArrayData*>& sources, int64_t rows, uint64_t* words) {
   for (const arrow::ArrayData* source : sources) {
-    const expr::BitReader reader(expr::validity_of(*source), source->offset, rows);
-    for (int64_t w = 0; w < (rows + 63) / 64; ++w) words[w] &= reader.word(w);
+    const uint8_t* bits = expr::validity_of(*source);
+    const expr::BitReader reader(bits, source->offset, rows);
+    int64_t w = 0;
+    if (source->offset % 8 == 0) {
+      for (; w < rows / 64; ++w) {
+        uint64_t word;
+        std::memcpy(&word, bits + source->offset / 8 + 8 * w, 8);
+        words[w] &= word;
+      }
+    }
+    for (; w < (rows + 63) / 64; ++w) words[w] &= reader.word(w);
   }
 }
 
@@ -160,9 +169,7 @@ Result<std::shared_ptr<arrow::Buffer>> joined_validity(std::shared_ptr<arrow::Bu
   }
   if (!own) {
     MILLSTREAM_ASSIGN(own, expr::allocate_values(expr::bitmap_bytes(rows)));
-    const expr::BitReader reader(expr::validity_of(*sources[0]), sources[0]->offset, rows);
-    auto* words = reinterpret_cast<uint64_t*>(own->mutable_data());
-    for (int64_t w = 0; w < (rows + 63) / 64; ++w) words[w] = reader.word(w);
+    std::memset(own->mutable_data(), 0xFF, static_cast<size_t>(expr::bitmap_bytes(rows)));
   }
   auto* words = reinterpret_cast<uint64_t*>(own->mutable_data());
   take_nulls(sources, rows, words);

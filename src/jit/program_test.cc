@@ -287,6 +287,31 @@ TEST_F(ProgramTest, LoopsAreVectorCode) {
   }
 }
 
+TEST_F(ProgramTest, ClocksAndDatesAtTheirEdges) {
+  arrow::TimestampBuilder times(arrow::timestamp(arrow::TimeUnit::MICRO), arrow::default_memory_pool());
+  const int64_t units[] = {1, 1000, 60'000'000, 3'600'000'000, 86'400'000'000, 146'097 * 86'400'000'000};
+  for (const int64_t unit : units) {
+    const int64_t most = INT64_MAX / unit;
+    for (const int64_t count :
+         {int64_t{0}, int64_t{1}, int64_t{59}, int64_t{60}, most / 3, most / 2 + 1, most - 1}) {
+      for (const int64_t near : {-1, 0, 1}) {
+        for (const int64_t sign : {-1, 1}) ASSERT_TRUE(times.Append(sign * (count * unit + near)).ok());
+      }
+    }
+  }
+  auto columns = batch(times.length(), false)->columns();
+  columns[6] = times.Finish().ValueOrDie();
+  const auto input = arrow::RecordBatch::Make(schema(true), columns[6]->length(), columns);
+  for (const char* text :
+       {"hour(t)", "minute(t)", "second(t)", "millisecond(t)", "microsecond(t)", "dayofweek(t)", "isodow(t)",
+        "year(t)", "month(t)", "day(t)", "dayofyear(t)", "week(t)"}) {
+    const auto e = bound(text, true);
+    const auto values = Program::columns(schema(true), {e}).evaluate(*input);
+    ASSERT_TRUE(values.ok()) << text << ": " << values.status().ToString();
+    EXPECT_TRUE(same(*(*values)[0], *expr::evaluate(*e, *input).ValueOrDie())) << text;
+  }
+}
+
 // ---- NULLs
 
 Variant by_words(const std::string& text, Destination destination) {

@@ -3,6 +3,7 @@
 // each stretch has, and a hash of the content. Reading a stretch then parses just the columns that are asked
 // for.
 
+#include <algorithm>
 #include <cstring>
 
 #include <arrow/util/utf8.h>
@@ -10,6 +11,7 @@
 #include "base/cpu_share.h"
 #include "exec/csv_text.h"
 #include "exec/data_file.h"
+#include "sql/lexer.h"
 
 namespace millstream::exec {
 namespace {
@@ -81,7 +83,7 @@ class CsvBlockReader final : public plan::SourceTable::Reader {
     ColumnCast cast;
   };
   // Appends a field to a builder; false where it is no value of the type.
-  static Result<bool> append(arrow::ArrayBuilder& builder, std::string_view text);
+  Result<bool> append(arrow::ArrayBuilder& builder, std::string_view text) const;
 
   std::shared_ptr<const CsvFile> file_;
   int stretch_;
@@ -96,8 +98,10 @@ class CsvBlockReader final : public plan::SourceTable::Reader {
 
 class CsvFile final : public DataFile, public std::enable_shared_from_this<CsvFile> {
  public:
-  static Result<std::shared_ptr<const DataFile>> open(const std::string& path) {
+  static Result<std::shared_ptr<const DataFile>> open(const std::string& path,
+                                                      const plan::CsvOptions& options) {
     auto file = std::make_shared<CsvFile>();
+    file->options_ = options;
     file->path_ = path;
     MILLSTREAM_ASSIGN(FileHandle handle, FileHandle::open(path));
     file->info_ = handle.info();
@@ -125,6 +129,10 @@ class CsvFile final : public DataFile, public std::enable_shared_from_this<CsvFi
 
   const std::string& path() const { return path_; }
   char delimiter() const { return delimiter_; }
+  int quote() const { return options_.quote; }
+  bool is_null(std::string_view text) const {
+    return std::ranges::find(options_.null_texts, text) != options_.null_texts.end();
+  }
   const Stretch& stretch(int i) const { return stretches_[static_cast<size_t>(i)]; }
   // A line without anything on it is no row, except where an empty line is how a NULL is written.
   bool is_row(bool blank) const { return !blank || columns_.size() == 1; }
@@ -155,15 +163,30 @@ class CsvFile final : public DataFile, public std::enable_shared_from_this<CsvFi
         beginning.starts_with("PK\x03\x04")) {
       return file_error("'{}' is compressed; CSV files are read uncompressed", path_);
     }
-    delimiter_ =
-        sniff_csv_delimiter(std::string_view(beginning).substr(static_cast<size_t>(first)), got == size);
+    delimiter_ = options_.delimiter;
+    if (delimiter_ == 0) {
+      delimiter_ = sniff_csv_delimiter(std::string_view(beginning).substr(static_cast<size_t>(first)),
+                                       options_.quote, got == size);
+    }
 
     Digest digest;
-    CsvRecords records(handle, path_, delimiter_, first, size, 1, &digest);
+    if (const std::string key = options_.key(); !key.empty()) digest.add(key);
+    if (!options_.header) {
+      CsvRecords record(handle, path_, delimiter_, options_.quote, first, size, 1);
+      std::vector<std::string_view> fields;
+      MILLSTREAM_TRY(read_header(record, fields));
+    }
+    CsvRecords records(handle, path_, delimiter_, options_.quote, first, size, 1, &digest);
     std::vector<std::string_view> fields;
-    MILLSTREAM_TRY(read_header(records, fields));
+    if (options_.header) MILLSTREAM_TRY(read_header(records, fields));
+    MILLSTREAM_TRY(name_columns());
     std::vector<uint8_t> candidates(columns_.size(), kCsvAll);
     std::vector<uint8_t> any(columns_.size(), 0);
+    for (size_t c = 0; c < columns_.size(); ++c) {
+      if (!is_text_column(columns_[c].name)) continue;
+      candidates[c] = 0;
+      any[c] = 1;
+    }
     for (FileColumn& column : columns_) column.nullable = false;
     int64_t next_stride = 0;
     while (true) {
@@ -181,7 +204,7 @@ class CsvFile final : public DataFile, public std::enable_shared_from_this<CsvFi
       ++rows_;
       for (size_t c = 0; c < fields.size(); ++c) {
         const std::string_view text = fields[c];
-        if (text.empty()) {
+        if (is_null(text)) {
           columns_[c].nullable = true;
           continue;
         }
@@ -206,6 +229,30 @@ class CsvFile final : public DataFile, public std::enable_shared_from_this<CsvFi
     return Status::OK();
   }
 
+  bool is_text_column(const std::string& name) const {
+    return options_.all_text || std::ranges::any_of(options_.text_columns, [&](const std::string& text) {
+             return sql::equals_ignoring_case(text, name);
+           });
+  }
+
+  // The names that the options give.
+  Status name_columns() {
+    if (options_.names.size() > columns_.size()) {
+      return data_error("'{}' has {} columns, and read_csv names {}", path_, columns_.size(),
+                        options_.names.size());
+    }
+    for (size_t c = 0; c < columns_.size(); ++c) {
+      if (c < options_.names.size()) {
+        columns_[c].name = options_.names[c];
+      } else if (!options_.header) {
+        columns_[c].name = fmt::format("column{}", c);
+      }
+    }
+    make_names_unique(columns_);
+    return Status::OK();
+  }
+
+  // The columns of the first record, which gives them names.
   Status read_header(CsvRecords& records, std::vector<std::string_view>& fields) {
     do {
       MILLSTREAM_ASSIGN(const bool more, records.next(fields));
@@ -225,17 +272,17 @@ class CsvFile final : public DataFile, public std::enable_shared_from_this<CsvFi
       column.text = true;
       columns_.push_back(std::move(column));
     }
-    if (all_numbers) {
+    if (all_numbers && options_.header) {
       return data_error(
           "{}, line {}: '{}' and the other fields are numbers, not column names; a CSV file begins with a "
           "header",
           path_, records.line(), shown(fields[0]));
     }
-    make_names_unique(columns_);
     return Status::OK();
   }
 
   std::string path_;
+  plan::CsvOptions options_;
   struct stat info_ {};
   std::string digest_;
   char delimiter_ = ',';
@@ -251,7 +298,7 @@ Status CsvBlockReader::open() {
   MILLSTREAM_TRY(check_unchanged(file_->path(), file_->info(), handle.info()));
   handle_.emplace(std::move(handle));
   const Stretch& stretch = file_->stretch(stretch_);
-  records_.emplace(*handle_, file_->path(), file_->delimiter(), stretch.begin, stretch.end,
+  records_.emplace(*handle_, file_->path(), file_->delimiter(), file_->quote(), stretch.begin, stretch.end,
                    stretch.first_line);
   arrow::FieldVector fields;
   for (const ReadColumn& wanted : wanted_) {
@@ -270,8 +317,8 @@ Status CsvBlockReader::open() {
   return Status::OK();
 }
 
-Result<bool> CsvBlockReader::append(arrow::ArrayBuilder& builder, std::string_view text) {
-  if (text.empty()) {
+Result<bool> CsvBlockReader::append(arrow::ArrayBuilder& builder, std::string_view text) const {
+  if (file_->is_null(text)) {
     MILLSTREAM_TRY(builder.AppendNull());
     return true;
   }
@@ -370,8 +417,9 @@ Result<std::shared_ptr<arrow::RecordBatch>> CsvBlockReader::next() {
 
 }  // namespace
 
-Result<std::shared_ptr<const DataFile>> open_csv_file(const std::string& path) {
-  return CsvFile::open(path);
+Result<std::shared_ptr<const DataFile>> open_csv_file(const std::string& path,
+                                                      const plan::CsvOptions& options) {
+  return CsvFile::open(path, options);
 }
 
 }  // namespace millstream::exec

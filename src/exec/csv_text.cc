@@ -93,23 +93,24 @@ bool take_date_and_time(std::string_view& text, int64_t* microseconds) {
 enum class Outcome { kRecord, kIncomplete, kOpenQuote, kTextAfterQuote };
 
 template <class Span>
-Outcome scan_record(const char* data, size_t begin, size_t size, bool final, char delimiter,
+Outcome scan_record(const char* data, size_t begin, size_t size, bool final, char delimiter, int quote,
                     std::vector<Span>& fields, size_t* next, int64_t* lines) {
+  const auto is_quote = [quote](char c) { return static_cast<unsigned char>(c) == quote; };
   fields.clear();
   *lines = 0;
   size_t at = begin;
   while (true) {
     size_t field = at;
     bool escaped = false, quoted = false;
-    if (at < size && data[at] == '"') {
+    if (at < size && is_quote(data[at])) {
       quoted = true;
       field = ++at;
       while (true) {
-        while (at < size && data[at] != '"') {
+        while (at < size && !is_quote(data[at])) {
           if (data[at] == '\n' || (data[at] == '\r' && !(at + 1 < size && data[at + 1] == '\n'))) ++*lines;
           ++at;
         }
-        if (at + 1 < size && data[at + 1] == '"') {
+        if (at + 1 < size && is_quote(data[at + 1])) {
           escaped = true;
           at += 2;
           continue;
@@ -237,11 +238,12 @@ uint8_t csv_types_of(std::string_view text, uint8_t candidates) {
   return types & candidates;
 }
 
-CsvRecords::CsvRecords(const FileHandle& handle, std::string path, char delimiter, int64_t begin, int64_t end,
-                       int64_t line, Digest* digest)
+CsvRecords::CsvRecords(const FileHandle& handle, std::string path, char delimiter, int quote, int64_t begin,
+                       int64_t end, int64_t line, Digest* digest)
     : handle_(handle),
       path_(std::move(path)),
       delimiter_(delimiter),
+      quote_(quote),
       file_offset_(begin),
       end_(end),
       digest_(digest),
@@ -280,7 +282,7 @@ Result<bool> CsvRecords::next(std::vector<std::string_view>& fields) {
     size_t end = 0;
     int64_t lines = 0;
     const Outcome outcome =
-        scan_record(buffer_.data(), begin_, size_, at_end_, delimiter_, spans_, &end, &lines);
+        scan_record(buffer_.data(), begin_, size_, at_end_, delimiter_, quote_, spans_, &end, &lines);
     if (outcome == Outcome::kIncomplete) {
       MILLSTREAM_TRY(refill());
       continue;
@@ -306,7 +308,7 @@ Result<bool> CsvRecords::next(std::vector<std::string_view>& fields) {
         size_t kept = 0;
         for (size_t i = 0; i < length; ++i) {
           from[kept++] = from[i];
-          if (from[i] == '"') ++i;
+          if (static_cast<unsigned char>(from[i]) == quote_) ++i;
         }
         length = kept;
       }
@@ -317,7 +319,7 @@ Result<bool> CsvRecords::next(std::vector<std::string_view>& fields) {
   }
 }
 
-char sniff_csv_delimiter(std::string_view beginning, bool whole_file) {
+char sniff_csv_delimiter(std::string_view beginning, int quote, bool whole_file) {
   char best = ',';
   double best_regular = -1;
   size_t best_fields = 1;
@@ -327,8 +329,8 @@ char sniff_csv_delimiter(std::string_view beginning, bool whole_file) {
     while (at < beginning.size() && records < 200) {
       size_t next = 0;
       int64_t lines = 0;
-      if (scan_record(beginning.data(), at, beginning.size(), whole_file, delimiter, fields, &next, &lines) !=
-          Outcome::kRecord)
+      if (scan_record(beginning.data(), at, beginning.size(), whole_file, delimiter, quote, fields, &next,
+                      &lines) != Outcome::kRecord)
         break;
       at = next;
       if (fields.size() == 1 && fields[0].begin == fields[0].end) continue;

@@ -41,8 +41,9 @@ uint8_t csv_types_of(std::string_view text, uint8_t candidates);
 class CsvRecords {
  public:
   /// The record at `begin` is on line `line` (1-based). `digest`, where given, gets all bytes read.
-  CsvRecords(const FileHandle& handle, std::string path, char delimiter, int64_t begin, int64_t end,
-             int64_t line, Digest* digest = nullptr);
+  /// `quote` -1: there are none.
+  CsvRecords(const FileHandle& handle, std::string path, char delimiter, int quote, int64_t begin,
+             int64_t end, int64_t line, Digest* digest = nullptr);
   /// Fields of the next record, unquoted, valid until the next call; false at the end. Errors name the line.
   Result<bool> next(std::vector<std::string_view>& fields);
   /// Where the record that next() gave begins.
@@ -57,6 +58,7 @@ class CsvRecords {
   const FileHandle& handle_;
   std::string path_;
   char delimiter_;
+  int quote_;
   int64_t file_offset_;  // of the next byte to read
   int64_t end_;
   Digest* digest_;
@@ -73,6 +75,6 @@ class CsvRecords {
 };
 
 /// The delimiter among , ; tab | that makes the most regular table of the beginning of a file.
-char sniff_csv_delimiter(std::string_view beginning, bool whole_file);
+char sniff_csv_delimiter(std::string_view beginning, int quote, bool whole_file);
 
 }  // namespace millstream::exec

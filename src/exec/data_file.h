@@ -89,6 +89,7 @@ class DataFile {
 };
 
 Result<std::shared_ptr<const DataFile>> open_parquet_file(const std::string& path);
-Result<std::shared_ptr<const DataFile>> open_csv_file(const std::string& path);
+Result<std::shared_ptr<const DataFile>> open_csv_file(const std::string& path,
+                                                      const plan::CsvOptions& options);
 
 }  // namespace millstream::exec

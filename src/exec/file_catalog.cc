@@ -172,9 +172,11 @@ bool ends_with_ignoring_case(std::string_view text, std::string_view ending) {
                     [](char a, char b) { return a == std::tolower(static_cast<unsigned char>(b)); });
 }
 
-Result<std::shared_ptr<const DataFile>> open_file(const std::string& path) {
-  const bool csv = ends_with_ignoring_case(path, ".csv") || ends_with_ignoring_case(path, ".tsv");
-  return csv ? open_csv_file(path) : open_parquet_file(path);
+Result<std::shared_ptr<const DataFile>> open_file(const std::string& path,
+                                                  const std::optional<plan::CsvOptions>& csv) {
+  if (csv) return open_csv_file(path, *csv);
+  const bool named_csv = ends_with_ignoring_case(path, ".csv") || ends_with_ignoring_case(path, ".tsv");
+  return named_csv ? open_csv_file(path, {}) : open_parquet_file(path);
 }
 
 class FileCatalog final : public plan::Catalog {
@@ -189,7 +191,7 @@ class FileCatalog final : public plan::Catalog {
       matches.insert(matches.end(), std::make_move_iterator(found.begin()),
                      std::make_move_iterator(found.end()));
     }
-    MILLSTREAM_ASSIGN(auto files, open_files(matches));
+    MILLSTREAM_ASSIGN(auto files, open_files(matches, reference.csv));
     std::vector<std::string> notices;
     MILLSTREAM_ASSIGN(auto table, FileTable::make(std::move(matches), std::move(files), &notices));
     std::lock_guard lock(mutex_);
@@ -200,13 +202,14 @@ class FileCatalog final : public plan::Catalog {
   }
 
  private:
-  Result<std::vector<std::shared_ptr<const DataFile>>> open_files(const std::vector<GlobMatch>& matches) {
+  Result<std::vector<std::shared_ptr<const DataFile>>> open_files(
+      const std::vector<GlobMatch>& matches, const std::optional<plan::CsvOptions>& csv) {
     std::vector<std::shared_ptr<const DataFile>> files(matches.size());
     std::vector<Status> statuses(matches.size());
     std::atomic<size_t> next{0};
     auto work = [&] {
       for (size_t f; (f = next.fetch_add(1)) < matches.size();) {
-        auto file = open_or_reuse(matches[f].path);
+        auto file = open_or_reuse(matches[f].path, csv);
         if (file.ok()) {
           files[f] = *std::move(file);
         } else {
@@ -229,19 +232,21 @@ class FileCatalog final : public plan::Catalog {
   }
 
   // Several queries of a recipe read the same files: a footer is read once while its file stays the same.
-  Result<std::shared_ptr<const DataFile>> open_or_reuse(const std::string& path) {
+  Result<std::shared_ptr<const DataFile>> open_or_reuse(const std::string& path,
+                                                        const std::optional<plan::CsvOptions>& csv) {
+    const std::string key = csv ? fmt::format("{}\n{}", path, csv->key()) : path;
     {
       std::lock_guard lock(mutex_);
-      const auto known = opened_.find(path);
+      const auto known = opened_.find(key);
       struct stat now {};
       if (known != opened_.end() && ::stat(path.c_str(), &now) == 0 &&
           same_file(known->second->info(), now)) {
         return known->second;
       }
     }
-    MILLSTREAM_ASSIGN(auto file, open_file(path));
+    MILLSTREAM_ASSIGN(auto file, open_file(path, csv));
     std::lock_guard lock(mutex_);
-    opened_[path] = file;
+    opened_[key] = file;
     return file;
   }
 

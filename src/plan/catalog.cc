@@ -2,6 +2,16 @@
 
 namespace millstream::plan {
 
+std::string CsvOptions::key() const {
+  if (*this == CsvOptions{}) return {};
+  std::string result = fmt::format("csv {} {} {} {}", static_cast<int>(delimiter), quote, header, all_text);
+  for (const auto* texts : {&names, &null_texts, &text_columns}) {
+    result += fmt::format(" {}:", texts->size());
+    for (const std::string& text : *texts) result += fmt::format("{},{}", text.size(), text);
+  }
+  return result;
+}
+
 // For readers that only know whole blocks.
 Result<int64_t> SourceTable::Reader::next_block() {
   MILLSTREAM_ASSIGN(block_, next());

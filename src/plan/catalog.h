@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,13 +43,28 @@ struct EntryPoint {
 /// boundaries depend on the files alone.
 inline constexpr int64_t kBlockRows = 64 * 1024;
 
+/// What CSV files are like, where it is not found out.
+struct CsvOptions {
+  char delimiter = 0;  ///< 0: found out
+  int quote = '"';     ///< -1: there are no quotes
+  bool header = true;
+  std::vector<std::string> names;  ///< of the first columns, instead of the header's or column0, …
+  std::vector<std::string> null_texts = {""};  ///< texts that are NULL
+  std::vector<std::string> text_columns;  ///< columns whose values stay texts, whatever the case of names
+  bool all_text = false;
+  bool operator==(const CsvOptions&) const = default;
+  /// The options as a text, which names them; empty: none are set.
+  std::string key() const;
+};
+
 /// What FROM names.
 struct TableReference {
   std::vector<std::string>
       globs;  ///< files or globs, in the order given; matches of a glob are sorted by name
   std::string
       base_directory;  ///< relative globs are relative to it (a recipe's folder, the working directory)
-  expr::QueryPosition position;  ///< of the first name in the query, for errors
+  expr::QueryPosition position;                  ///< of the first name in the query, for errors
+  std::optional<CsvOptions> csv = std::nullopt;  ///< the files are CSV, whatever they are called
 };
 
 /// What is known of a column's values in an entry point before they are read: what its file claims.

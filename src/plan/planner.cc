@@ -4,6 +4,7 @@
 
 #include "base/nearest_name.h"
 #include "expr/type.h"
+#include "plan/memory_table.h"
 #include "plan/prune.h"
 #include "plan/rewrite.h"
 #include "plan/select_planner.h"
@@ -31,6 +32,10 @@ class Planner {
 
   // `outer`: what is visible around the expression that the query stands in; null: it stands in none.
   Result<NodePtr> query(const ast::Query& query, const Visible* visible, const sql::Scope* outer) {
+    if (query.described != nullptr) {
+      MILLSTREAM_ASSIGN(const NodePtr described, this->query(*query.described, visible, outer));
+      return description(*described->schema);
+    }
     std::vector<std::unique_ptr<Visible>> defined;
     for (const ast::CommonTable& table : query.with) {
       for (const auto& earlier : defined) {
@@ -71,6 +76,30 @@ class Planner {
 
  private:
   using Tables = std::vector<SelectPlanner::Table>;
+
+  // What DESCRIBE gives, in DuckDB's columns. As a file's, a column's NULL is YES where it may have some.
+  static Result<NodePtr> description(const arrow::Schema& schema) {
+    arrow::StringBuilder names, types, nulls, keys, defaults, extras;
+    for (const auto& field : schema.fields()) {
+      MILLSTREAM_TRY(names.Append(field->name()));
+      MILLSTREAM_TRY(types.Append(expr::sql_type_name(*field->type())));
+      MILLSTREAM_TRY(nulls.Append(field->nullable() ? "YES" : "NO"));
+      for (arrow::StringBuilder* unknown : {&keys, &defaults, &extras}) MILLSTREAM_TRY(unknown->AppendNull());
+    }
+    arrow::ArrayVector columns;
+    for (arrow::StringBuilder* builder : {&names, &types, &nulls, &keys, &defaults, &extras}) {
+      MILLSTREAM_ASSIGN(auto column, builder->Finish());
+      columns.push_back(std::move(column));
+    }
+    const auto text = [](const char* name, bool nullable) {
+      return arrow::field(name, arrow::utf8(), nullable);
+    };
+    const auto of_rows =
+        arrow::schema({text("column_name", false), text("column_type", false), text("null", false),
+                       text("key", true), text("default", true), text("extra", true)});
+    return make_scan(make_memory_table(
+        "DESCRIBE", arrow::RecordBatch::Make(of_rows, schema.num_fields(), std::move(columns))));
+  }
 
   // The rows for which the predicate is true, which may read values of subqueries. What reads none and cannot fail is
   // asked before.
@@ -322,7 +351,7 @@ class Planner {
       case ast::TableSource::Kind::kUnion:
         return united(from, visible);
       case ast::TableSource::Kind::kFiles:
-        return scan(from.files, from.offset, name);
+        return scan(from.files, from.offset, from.csv ? &*from.csv : nullptr, name);
       case ast::TableSource::Kind::kName:
         break;
     }
@@ -336,14 +365,15 @@ class Planner {
     }
     // As in DuckDB a file may stand in double quotes too.
     if (from.name.find_first_of("./*") != std::string::npos)
-      return scan({{from.name, from.offset}}, from.offset, name);
+      return scan({{from.name, from.offset}}, from.offset, nullptr, name);
     const std::string hint = known.empty() ? "" : name_hint(from.name, known);
     return source_.error(from.offset,
                          fmt::format("there is no table '{}'{}; a file is named in quotes: FROM '{}.parquet'",
                                      from.name, hint, from.name));
   }
 
-  Result<NodePtr> scan(const std::vector<ast::FileName>& files, size_t offset, std::string& name) {
+  Result<NodePtr> scan(const std::vector<ast::FileName>& files, size_t offset, const ast::CsvOptions* csv,
+                       std::string& name) {
     TableReference reference;
     reference.base_directory = options_.base_directory;
     reference.position = source_.position(offset);
@@ -352,9 +382,50 @@ class Planner {
     if (first_table_.empty()) first_table_ = reference.globs;
     if (!options_.replace_inputs.empty() && reference.globs == first_table_)
       reference.globs = options_.replace_inputs;
+    if (csv != nullptr) {
+      CsvOptions& options = reference.csv.emplace();
+      options.delimiter = csv->delimiter;
+      options.quote = csv->quote;
+      options.header = csv->header.value_or(true);
+      options.names = csv->names;
+      options.null_texts = csv->null_texts;
+      options.all_text = csv->all_text;
+      for (const auto& column : csv->types) options.text_columns.push_back(column.name);
+    }
     auto table = catalog_.open(reference);
     if (!table.ok()) return source_.place(table.status(), offset);
-    return make_scan(std::move(table).ValueUnsafe());
+    NodePtr node = make_scan(std::move(table).ValueUnsafe());
+    return csv != nullptr && !csv->types.empty() ? with_types(std::move(node), *csv) : node;
+  }
+
+  // The columns that read_csv's `types` names, read as texts, as those types.
+  Result<NodePtr> with_types(NodePtr node, const ast::CsvOptions& csv) {
+    const std::vector<std::string> names = node->schema->field_names();
+    std::vector<expr::ExprPtr> columns;
+    for (int i = 0; i < node->schema->num_fields(); ++i)
+      columns.push_back(expr::make_column(i, *node->schema->field(i)));
+    for (const auto& typed : csv.types) {
+      const auto found = std::ranges::find_if(
+          names, [&](const std::string& name) { return sql::equals_ignoring_case(name, typed.name); });
+      if (found == names.end()) {
+        return source_.error(typed.offset, fmt::format("the files have no column '{}'{}", typed.name,
+                                                       name_hint(typed.name, names)));
+      }
+      expr::ExprPtr& column = columns[static_cast<size_t>(found - names.begin())];
+      const auto position = source_.position(typed.offset);
+      const bool date = expr::is_date_type(*typed.type.type);
+      const std::string& format = date ? csv.date_format : csv.timestamp_format;
+      Result<expr::ExprPtr> value = column;
+      if (!format.empty() && (date || expr::is_timestamp_type(*typed.type.type))) {
+        value = expr::make_call(
+            "strptime", {column, expr::make_literal(std::make_shared<arrow::StringScalar>(format), position)},
+            position);
+      }
+      if (value.ok()) value = expr::make_cast(*value, typed.type.type, false, position);
+      if (!value.ok()) return source_.place(value.status(), typed.offset);
+      column = std::move(value).ValueUnsafe();
+    }
+    return make_project(std::move(node), names, std::move(columns));
   }
 
   // FROM 'trips/a.parquet' can be called a.

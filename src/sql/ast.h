@@ -86,11 +86,30 @@ struct SelectItem {
   std::vector<std::pair<std::string, size_t>> exclude;  ///< * EXCLUDE (…), with offsets
 };
 
+/// What read_csv() was told of its files.
+struct CsvOptions {
+  char delimiter = 0;          ///< 0: found out
+  int quote = '"';             ///< -1: none
+  std::optional<bool> header;  ///< none: there is one
+  std::vector<std::string> names;
+  std::vector<std::string> null_texts = {""};
+  bool all_text = false;
+  /// Columns and their types, with the place of the name.
+  struct Column {
+    std::string name;
+    size_t offset = 0;
+    TypeName type;
+  };
+  std::vector<Column> types;
+  std::string date_format, timestamp_format;  ///< of columns of `types`; empty: 2024-01-31
+};
+
 struct TableSource {
   enum class Kind : uint8_t { kFiles, kName, kSubquery, kUnion };
   Kind kind = Kind::kFiles;
   size_t offset = 0;
   std::vector<FileName> files;                   ///< kFiles
+  std::optional<CsvOptions> csv;                 ///< kFiles: read_csv()
   std::string name;                              ///< kName: of a WITH query
   std::unique_ptr<Query> subquery;               ///< kSubquery
   std::vector<std::unique_ptr<Query>> branches;  ///< kUnion: UNION ALL stands between them
@@ -137,6 +156,7 @@ struct NamedWindow {
 /// A UNION is SELECT [DISTINCT] * FROM a table source of that kind, so that ORDER BY and LIMIT are of the whole.
 struct Query {
   size_t offset = 0;
+  std::unique_ptr<Query> described;  ///< DESCRIBE this query; all else is empty
   std::vector<CommonTable> with;
   std::vector<SelectItem> items;
   std::optional<TableSource> from;

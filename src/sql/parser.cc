@@ -138,6 +138,17 @@ class Parser {
     if (++nesting_ > kMaxDepth / 4) return source_.error(peek().offset, "queries are nested too deeply");
     auto query = std::make_unique<ast::Query>();
     query->offset = peek().offset;
+    if (accept("describe")) {
+      if (begins_query() || is("(")) {
+        MILLSTREAM_ASSIGN(query->described, parse_query());
+      } else {
+        ast::TableSource table;
+        MILLSTREAM_TRY(parse_table(table));
+        query->described = select_all(std::move(table));
+      }
+      --nesting_;
+      return query;
+    }
     if (accept("with")) {
       if (is("recursive")) return not_yet(peek(), "WITH RECURSIVE");
       do {
@@ -235,10 +246,9 @@ class Parser {
       if (is("from")) MILLSTREAM_TRY(parse_from(*query));
     } else {
       const Token& token = peek();
-      if (token.is_word("describe") || token.is_word("summarize") || token.is_word("values") ||
-          token.is_word("pivot")) {
-        return not_yet(token, fmt::format("{}", upper(token.text)));
-      }
+      if (token.is_word("summarize"))
+        return not_yet(token, "SUMMARIZE (`millstream profile` looks at files)");
+      if (token.is_word("values") || token.is_word("pivot")) return not_yet(token, upper(token.text));
       static const std::vector<std::string> kStarts = {"SELECT", "FROM", "WITH"};
       std::string hint;
       if (token.kind == TokenKind::kWord) {
@@ -475,8 +485,7 @@ class Parser {
       MILLSTREAM_TRY(parse_file_list(table));
     } else if (accept("(")) {
       table.kind = ast::TableSource::Kind::kSubquery;
-      if (!is("select") && !is("from") && !is("with") && !is("("))
-        return unexpected("a query in parentheses");
+      if (!begins_query() && !is("(")) return unexpected("a query in parentheses");
       MILLSTREAM_ASSIGN(table.subquery, parse_query());
       MILLSTREAM_TRY(close_query());
     } else if (is_name()) {
@@ -531,26 +540,133 @@ class Parser {
     } else {
       return unexpected("a file name in quotes or a list of them in brackets");
     }
-    while (accept(",")) {
-      const Token& option = peek();
-      if (option.kind != TokenKind::kWord) return unexpected("an option: name = value");
-      next();
-      if (!accept("=") && !accept(":=") && !accept("=>")) return unexpected("'=' after an option's name");
-      const std::string value = to_lower(peek().text);
-      const Token& value_token = next();
-      // Of DuckDB's options those whose value says what is done anyway.
-      if (option.is_word("union_by_name")) {
-        if (value == "true") continue;
-        return source_.error(value_token.offset,
-                             "files are always united by column name: union_by_name = true");
-      }
-      if (option.is_word("hive_partitioning") && value == "false") continue;
-      if (csv && (option.is_word("header") || option.is_word("auto_detect")) && value == "true") continue;
-      return source_.error(option.offset,
-                           fmt::format("the option {} of {} with this value is not supported yet",
-                                       to_lower(option.text), function));
-    }
+    if (csv) table.csv.emplace();
+    while (accept(",")) MILLSTREAM_TRY(parse_read_option(table, function));
     return expect(")", "',' or ')'");
+  }
+
+  // name = value
+  Status parse_read_option(ast::TableSource& table, const std::string& function) {
+    const Token& option = peek();
+    if (option.kind != TokenKind::kWord) return unexpected("an option: name = value");
+    next();
+    if (!accept("=") && !accept(":=") && !accept("=>")) return unexpected("'=' after an option's name");
+    const Token& value = peek();
+    // Of DuckDB's options some whose value says what is done anyway.
+    if (option.is_word("union_by_name")) {
+      MILLSTREAM_ASSIGN(const bool on, option_bool());
+      if (on) return Status::OK();
+      return source_.error(value.offset, "files are always united by column name: union_by_name = true");
+    }
+    if (option.is_word("hive_partitioning")) {
+      MILLSTREAM_ASSIGN(const bool on, option_bool());
+      if (!on) return Status::OK();
+      return source_.error(value.offset, "folders of the form name=value are not read as columns yet");
+    }
+    if (!table.csv) {
+      static const std::vector<std::string> kOptions = {"union_by_name", "hive_partitioning"};
+      return source_.error(option.offset,
+                           fmt::format("{} has no option {}{}", function, to_lower(option.text),
+                                       name_hint(option.text, kOptions)));
+    }
+    return parse_csv_option(*table.csv, option);
+  }
+
+  Status parse_csv_option(ast::CsvOptions& csv, const Token& option) {
+    const Token& value = peek();
+    if (option.is_word("auto_detect")) {
+      MILLSTREAM_ASSIGN(const bool on, option_bool());
+      if (on) return Status::OK();
+      return source_.error(value.offset, "types are found out, or said with types = {'name': 'TYPE'}");
+    }
+    if (option.is_word("header")) {
+      MILLSTREAM_ASSIGN(csv.header, option_bool());
+      return Status::OK();
+    }
+    if (option.is_word("all_varchar")) {
+      MILLSTREAM_ASSIGN(csv.all_text, option_bool());
+      return Status::OK();
+    }
+    if (option.is_word("delim") || option.is_word("sep") || option.is_word("delimiter")) {
+      MILLSTREAM_ASSIGN(const std::string text, option_string());
+      if (text != "\\t" && (text.size() != 1 || text == "\n" || text == "\r" || text == "\""))
+        return source_.error(value.offset, "a delimiter is one byte, such as ',', ';', '|' or a tab ('\\t')");
+      csv.delimiter = text == "\\t" ? '\t' : text[0];
+      return Status::OK();
+    }
+    if (option.is_word("quote")) {
+      MILLSTREAM_ASSIGN(const std::string text, option_string());
+      if (text.size() > 1 || text == "\n" || text == "\r")
+        return source_.error(value.offset, "a quote is one byte, or nothing ('') where there are none");
+      csv.quote = text.empty() ? -1 : static_cast<unsigned char>(text[0]);
+      return Status::OK();
+    }
+    if (option.is_word("nullstr") || option.is_word("null")) {
+      MILLSTREAM_ASSIGN(csv.null_texts, option_strings());
+      return Status::OK();
+    }
+    if (option.is_word("names") || option.is_word("column_names")) {
+      MILLSTREAM_ASSIGN(csv.names, option_strings());
+      return Status::OK();
+    }
+    if (option.is_word("dateformat") || option.is_word("date_format")) {
+      MILLSTREAM_ASSIGN(csv.date_format, option_string());
+      return Status::OK();
+    }
+    if (option.is_word("timestampformat") || option.is_word("timestamp_format")) {
+      MILLSTREAM_ASSIGN(csv.timestamp_format, option_string());
+      return Status::OK();
+    }
+    if (option.is_word("types") || option.is_word("dtypes") || option.is_word("column_types"))
+      return parse_csv_types(csv);
+    static const std::vector<std::string> kOptions = {
+        "delim",      "header",          "quote", "nullstr",     "names",         "types",
+        "dateformat", "timestampformat", "sep",   "all_varchar", "union_by_name", "auto_detect"};
+    return source_.error(option.offset, fmt::format("read_csv has no option {}{}", to_lower(option.text),
+                                                    name_hint(option.text, kOptions, kOptions.size())));
+  }
+
+  // {'name': 'TYPE', …}
+  Status parse_csv_types(ast::CsvOptions& csv) {
+    MILLSTREAM_TRY(expect("{", "types = {'column': 'TYPE', …}"));
+    do {
+      ast::CsvOptions::Column column;
+      column.offset = peek().offset;
+      if (!is_name() && peek().kind != TokenKind::kString) return unexpected("the name of a column");
+      column.name = next().text;
+      MILLSTREAM_TRY(expect(":", "':' and a type"));
+      const size_t offset = peek().offset;
+      MILLSTREAM_ASSIGN(const std::string text, option_string());
+      auto type = expr::parse_type(text);
+      if (!type.ok()) return source_.place(type.status(), offset);
+      column.type = {text, *std::move(type)};
+      csv.types.push_back(std::move(column));
+    } while (accept(","));
+    return expect("}", "',' or '}'");
+  }
+
+  Result<bool> option_bool() {
+    if (is("true") || is("false")) return next().is_word("true");
+    if (peek().kind == TokenKind::kNumber && (peek().text == "0" || peek().text == "1"))
+      return next().text == "1";
+    return unexpected("true or false");
+  }
+  Result<std::string> option_string() {
+    if (peek().kind != TokenKind::kString) return unexpected("a text in quotes");
+    return next().text;
+  }
+  Result<std::vector<std::string>> option_strings() {
+    std::vector<std::string> texts;
+    if (!accept("[")) {
+      MILLSTREAM_ASSIGN(auto text, option_string());
+      return std::vector<std::string>{std::move(text)};
+    }
+    do {
+      MILLSTREAM_ASSIGN(auto text, option_string());
+      texts.push_back(std::move(text));
+    } while (accept(","));
+    MILLSTREAM_TRY(expect("]", "',' or ']'"));
+    return texts;
   }
 
   // ---- expressions ----
@@ -762,7 +878,7 @@ class Parser {
   }
 
   bool begins_query(size_t ahead = 0) const {
-    return is("select", ahead) || is("from", ahead) || is("with", ahead);
+    return is("select", ahead) || is("from", ahead) || is("with", ahead) || is("describe", ahead);
   }
 
   // Behind a parenthesis: does a query stand in it? ((SELECT 1) + 1) begins like one and is none, ((SELECT 1) UNION …)

@@ -131,7 +131,7 @@ TEST(Parser, RefusesWhatIsNotThereYet) {
         "SELECT a FROM 'x' LIMIT 3 %", "SELECT a FROM 'x' UNION BY NAME SELECT a FROM 'y'",
         "SELECT a FROM 'x', 'y'", "SELECT sum(a) OVER (ORDER BY b RANGE 1 PRECEDING) FROM 'x'",
         "SELECT a[1] FROM 'x'", "SELECT [1] FROM 'x'", "SELECT sum(a ORDER BY b) FROM 'x'",
-        "DESCRIBE SELECT 1", "WITH RECURSIVE q AS (SELECT 1) SELECT 1"}) {
+        "SUMMARIZE SELECT 1", "WITH RECURSIVE q AS (SELECT 1) SELECT 1"}) {
     EXPECT_NE(error_of(query).find("is not supported yet"), std::string::npos)
         << query << ": " << error_of(query);
   }

@@ -1,11 +1,12 @@
 """The example examples/weather: its query over generated trips and made-up weather, held against DuckDB."""
 
 import datetime
+import subprocess
 import unittest
 
 import pyarrow.parquet as pq
 
-from harness import SOURCE, ProgramTest, main
+from harness import BUILD, SOURCE, TIME_LIMIT, ProgramTest, main
 
 try:
     import duckdb
@@ -28,6 +29,10 @@ class Weather(ProgramTest):
             name = f"out{ranks}{threads}.parquet"
             self.run_program("query", "-f", query, "-o", name, "--ranks", ranks, "--threads", threads)
             tables.append(pq.read_table(self.scratch / name))
+        frames = subprocess.run([BUILD / "bin" / "weather_frames"], text=True, stdout=subprocess.PIPE, timeout=TIME_LIMIT, check=True)
+        (self.scratch / "frames.sql").write_text(frames.stdout)
+        self.run_program("query", "-f", "frames.sql", "-o", "frames.parquet", "--ranks", 2)
+        tables.append(pq.read_table(self.scratch / "frames.parquet"))
         for table in tables[1:]:
             self.assertTrue(table.equals(tables[0]))
         text = query.read_text().replace("'trips/", f"'{self.scratch}/trips/")

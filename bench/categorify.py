@@ -10,6 +10,8 @@ Needs pyarrow, numpy, Polars and scikit-learn.
 
 import argparse
 import json
+import multiprocessing
+import resource
 import statistics
 import subprocess
 import sys
@@ -54,17 +56,28 @@ print(int(ids.max()))
 
 
 def run(command):
-    begin = time.perf_counter()
+    """Seconds by the clock, seconds of CPUs, and what was printed."""
+    def cpu():
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+    begin, cpu_begin = time.perf_counter(), cpu()
     ran = subprocess.run(list(map(str, command)), capture_output=True, text=True)
     if ran.returncode != 0:
         sys.exit(ran.stdout + ran.stderr)
-    return time.perf_counter() - begin, ran.stdout
+    return time.perf_counter() - begin, cpu() - cpu_begin, ran.stdout
 
 
 def write(path, values):
     """Values are drawn so that the lower half comes three times as often."""
     table = pa.table({"s": pa.array(np.char.add("customer-", values.astype(str))), "y": pa.array(values % 7, pa.float32())})
     pq.write_table(table, path, row_group_size=1 << 18)
+
+
+def write_both(folder, options):
+    random = np.random.default_rng(5)
+    high = np.where(random.random(options.rows) < 0.5, options.values // 2, options.values)
+    write(folder / "some.parquet", (random.random(options.rows) * high).astype(np.int64))
+    write(folder / "all.parquet", random.permutation(options.rows))
 
 
 def main():
@@ -76,13 +89,13 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--program", type=Path, default=SOURCE / "build" / "bin" / "millstream")
     options = parser.parse_args()
-    random = np.random.default_rng(5)
     times = {"millstream": [], "Polars": [], "scikit-learn": []}
     with tempfile.TemporaryDirectory() as scratch:
         scratch = Path(scratch)
-        high = np.where(random.random(options.rows) < 0.5, options.values // 2, options.values)
-        write(scratch / "some.parquet", (random.random(options.rows) * high).astype(np.int64))
-        write(scratch / "all.parquet", random.permutation(options.rows))
+        # In a process of its own: a process starts with its parent's peak of memory.
+        writer = multiprocessing.Process(target=write_both, args=(scratch, options))
+        writer.start()
+        writer.join()
         for name in ("some", "all"):
             (scratch / f"{name}.toml").write_text(RECIPE.format(file=scratch / f"{name}.parquet"))
 
@@ -90,17 +103,18 @@ def main():
             return run([options.program, "batches", scratch / f"{name}.toml", "--json", "--quiet", "--threads", options.threads,
                         "--cache", scratch / cache, *more])
         for i in range(options.runs):
-            times["millstream"].append(ours("some", f"cache{i}")[0])
+            times["millstream"].append(ours("some", f"cache{i}")[:2])
             times["Polars"].append(run(["env", f"POLARS_MAX_THREADS={options.threads}", sys.executable, "-c", POLARS,
-                                        scratch / "some.parquet"])[0])
+                                        scratch / "some.parquet"])[:2])
             if i < options.sklearn_runs:
-                times["scikit-learn"].append(run([sys.executable, "-c", SKLEARN, scratch / "some.parquet"])[0])
-        for name, values in times.items():
-            if values:
-                ratio = statistics.median(values) / statistics.median(times["millstream"])
-                print(f"{name:<13} {statistics.median(values):7.2f} s   {ratio:5.2f}   ({', '.join(f'{v:.2f}' for v in values)})")
+                times["scikit-learn"].append(run([sys.executable, "-c", SKLEARN, scratch / "some.parquet"])[:2])
+        median = {name: [statistics.median(run[i] for run in runs) for i in (0, 1)] for name, runs in times.items() if runs}
+        for name, (wall, cpu) in median.items():
+            own_wall, own_cpu = median["millstream"]
+            print(f"{name:<13} {wall:7.2f} s ({wall / own_wall:5.2f})   {cpu:7.2f} CPU s ({cpu / own_cpu:5.2f})   of "
+                  f"{len(times[name])} runs: {', '.join(f'{run[0]:.2f}' for run in times[name])}")
         for memory in ("512MiB", "8GiB"):
-            took, out = ours("all", f"all-{memory}", "--memory", memory)
+            took, _, out = ours("all", f"all-{memory}", "--memory", memory)
             out = json.loads(out)
             print(f"{options.rows:,} different values, --memory {memory}: {took:.1f} s, {out['spilled_bytes'] / 2**20:.0f} MiB to "
                   f"disk, {out['peak_rss_bytes'] / 2**20:.0f} MiB at most")

@@ -404,6 +404,7 @@ train::PredictJob predict_job(const Options& options) {
   work.inputs = options.inputs;
   work.output = options.output;
   work.overwrite = options.overwrite;
+  work.missing_as_null = options.missing_as_null;
   work.loader = loader_config(options, {});
   return work;
 }

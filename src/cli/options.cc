@@ -321,6 +321,9 @@ Result<Options> parse_command_line(int argc, char** argv) {
       ->type_name("OUT.parquet")
       ->required();
   predict->add_flag("--overwrite", options.overwrite, "Replace an existing file");
+  predict->add_flag(
+      "--missing-as-null", options.missing_as_null,
+      "A column that the files lack is taken for nulls, as the features' steps take them; default: an error");
   add_common(predict);
   add_loading(predict);
 

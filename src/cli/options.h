@@ -56,6 +56,7 @@ struct Options {
   bool resume_anyway = false;
   int max_restarts = 0;    ///< after a lost rank
   bool overwrite = false;  ///< also predict's, query's and generate's
+  bool missing_as_null = false;  ///< predict
   bool trace = false;
 
   // batches.

@@ -101,6 +101,7 @@ std::shared_ptr<const TextTable> TextTable::of_key(const std::string& key) {
 
 void TextTable::ids(const char* bytes, const int32_t* offsets, int64_t count, double* ids) const {
   uint64_t hashes[kTogether];
+  int64_t places[kTogether];
   const auto text = [&](int64_t i) {
     return std::string_view(bytes + offsets[i], static_cast<size_t>(offsets[i + 1] - offsets[i]));
   };
@@ -109,12 +110,17 @@ void TextTable::ids(const char* bytes, const int32_t* offsets, int64_t count, do
     for (int64_t k = 0; k < here; ++k) {
       hashes[k] = hash64(text(first + k));
       __builtin_prefetch(&slots_[hashes[k] & mask_]);
+      places[k] = -1;
     }
     for (int64_t k = 0; k < here; ++k) {
       const uint64_t slot = slots_[hashes[k] & mask_];
       if (slot == 0 || slot >> 32 != hashes[k] >> 32) continue;
       const int64_t place = static_cast<int64_t>(slot & UINT32_MAX) - 1;
       __builtin_prefetch(&list_->ends[static_cast<size_t>(place)]);
+      places[k] = place;
+    }
+    for (int64_t k = 0; k < here; ++k) {
+      if (places[k] >= 0) __builtin_prefetch((*list_)[places[k]].data());
     }
     for (int64_t k = 0; k < here; ++k) {
       const std::string_view wanted = text(first + k);

@@ -34,15 +34,40 @@ int part_of(uint64_t hash) {
 }
 static_assert(kCountParts == 1 << 7);
 
+// The header and the first bytes of the value, which may be on the next line of the cache.
+void prefetch_record(const char* record) {
+  __builtin_prefetch(record, 1);
+  __builtin_prefetch(record + kHeader + 16, 1);
+}
+
+// Most values are short: no call for those.
+bool same_bytes(const char* a, const char* b, size_t size) {
+  if (size < 8 || size > 32) return std::memcmp(a, b, size) == 0;
+  uint64_t x, y;
+  for (size_t at = 0; at + 8 < size; at += 8) {
+    std::memcpy(&x, a + at, 8);
+    std::memcpy(&y, b + at, 8);
+    if (x != y) return false;
+  }
+  std::memcpy(&x, a + size - 8, 8);
+  std::memcpy(&y, b + size - 8, 8);
+  return x == y;
+}
+
 // What values are ordered by, beside their count.
 struct Key {
   uint64_t count = 0;
   bool is_number = false;
-  int64_t number = 0;
+  int64_t number = 0;  // of others: the eight bytes behind what all begin with
   std::string_view value;
 };
 
-Key key_of(ValueOrder order, uint64_t count, std::string_view value) {
+size_t common_length(std::string_view a, std::string_view b) {
+  return static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
+}
+
+// `skip` bytes are the same in all values that this one is compared with.
+Key key_of(ValueOrder order, uint64_t count, std::string_view value, size_t skip) {
   Key key{count, false, 0, value};
   if (order == ValueOrder::kDoubles) {
     // Doubles have the order of whole numbers with their bits, the negative ones turned round.
@@ -53,7 +78,14 @@ Key key_of(ValueOrder order, uint64_t count, std::string_view value) {
   }
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), key.number);
   key.is_number = error == std::errc{} && end == value.data() + value.size();
-  if (!key.is_number) key.number = 0;
+  if (!key.is_number) {
+    const std::string_view rest = value.substr(std::min(skip, value.size()));
+    unsigned char first[8] = {};
+    std::memcpy(first, rest.data(), std::min(rest.size(), sizeof(first)));
+    uint64_t bytes = 0;
+    for (const unsigned char byte : first) bytes = bytes << 8 | byte;
+    key.number = static_cast<int64_t>(bytes ^ uint64_t{1} << 63);  // in the order of unsigned numbers
+  }
   return key;
 }
 
@@ -171,7 +203,7 @@ void CountTable::count_at(std::string_view value, uint64_t count, uint64_t hash)
     uint64_t numbers[3];
     std::memcpy(numbers, record, kHeader);
     if (numbers[1] != hash || numbers[2] != value.size() ||
-        std::memcmp(record + kHeader, value.data(), value.size()) != 0)
+        !same_bytes(record + kHeader, value.data(), value.size()))
       continue;
     numbers[0] += count;
     std::memcpy(record, numbers, sizeof(uint64_t));
@@ -204,7 +236,7 @@ Status CountTable::add(const arrow::StringArray& texts) {
     for (int64_t k = 0; k < here; ++k) {
       const uint64_t slot = slots_[hashes[k] & UINT32_MAX & mask];
       if (slot != 0 && slot >> 32 == (hashes[k] & UINT32_MAX))
-        __builtin_prefetch(bytes_.data() + ((slot & UINT32_MAX) - 1) * 8, 1);
+        prefetch_record(bytes_.data() + ((slot & UINT32_MAX) - 1) * 8);
     }
     for (int64_t k = 0; k < here; ++k) {
       if (texts.IsValid(first + k)) count_at(texts.GetView(first + k), 1, hashes[k]);
@@ -299,6 +331,10 @@ void ValueCounter::finish() {
   for (Thread& thread : threads_) thread.records = thread.table.by_part(&thread.starts);
 }
 
+void ValueCounter::clear() {
+  threads_.clear();
+}
+
 Status ValueCounter::part(int part, std::string* records) const {
   const auto p = static_cast<size_t>(part);
   int64_t size = 0;
@@ -327,10 +363,18 @@ Status combine_part(const std::vector<std::string_view>& records, ValueOrder ord
   }
   *distinct = table.distinct();
   std::vector<Key> kept;
+  size_t common = 0;
   std::string_view rest = table.bytes();
   while (CountRecords::next(rest, &record)) {
     if (static_cast<int64_t>(record.count) >= min_count)
-      kept.push_back(key_of(order, record.count, record.value));
+      kept.push_back(key_of(order, record.count, record.value, 0));
+  }
+  if (order == ValueOrder::kTexts) {
+    size_t skip = kept.empty() ? 0 : kept[0].value.size();
+    for (const Key& key : kept)
+      skip = std::min(skip, common_length(key.value.substr(0, skip), kept[0].value));
+    for (Key& key : kept) key = key_of(order, key.count, key.value, skip);
+    common = skip;
   }
   const size_t wanted = static_cast<size_t>(std::min<int64_t>(max_size, static_cast<int64_t>(kept.size())));
   if (wanted < kept.size())
@@ -338,7 +382,7 @@ Status combine_part(const std::vector<std::string_view>& records, ValueOrder ord
   kept.resize(wanted);
   std::sort(kept.begin(), kept.end(), before);
   combined->clear();
-  for (const Key& key : kept) CountRecords::append(*combined, {key.count, 0, key.value});
+  for (const Key& key : kept) CountRecords::append(*combined, {key.count, common, key.value});
   return Status::OK();
 }
 
@@ -351,13 +395,13 @@ struct PartMerge::Part {
   Key key;
 
   // The next record's key; false at the end.
-  Result<bool> advance(ValueOrder order) {
+  Result<bool> advance(ValueOrder order, size_t skip) {
     CountRecords::Record record;
     for (;;) {
       std::string_view ahead = rest;
       if (CountRecords::next(ahead, &record)) {
         rest = ahead;
-        key = key_of(order, record.count, record.value);
+        key = key_of(order, record.count, record.value, skip);
         return true;
       }
       if (size == 0) {
@@ -377,6 +421,12 @@ struct PartMerge::Part {
 };
 
 Status PartMerge::add(std::string records) {
+  CountRecords::Record first;
+  std::string_view begin = records;
+  if (!CountRecords::next(begin, &first)) return Status::OK();
+  if (parts_.empty()) first_ = first.value;
+  skip_ = std::min({skip_, static_cast<size_t>(first.hash), common_length(first_, first.value)});
+  for (begin = records; CountRecords::next(begin, &first); ++values_) bytes_ += first.value.size();
   auto part = std::make_shared<Part>();
   part->spill = spill_;
   in_memory_ += static_cast<int64_t>(records.size());
@@ -394,19 +444,30 @@ Status PartMerge::add(std::string records) {
 
 Result<std::shared_ptr<const expr::TextList>> PartMerge::merged(int64_t max_size) {
   auto list = std::make_shared<expr::TextList>();
-  const auto later = [](const std::shared_ptr<Part>& a, const std::shared_ptr<Part>& b) {
-    return before(b->key, a->key);
-  };
-  std::vector<std::shared_ptr<Part>> heads;
-  for (auto& part : parts_) {
-    MILLSTREAM_ASSIGN(const bool any, part->advance(order_));
-    if (any) heads.push_back(std::move(part));
+  std::vector<Part*> heads;
+  for (const auto& part : parts_) {
+    MILLSTREAM_ASSIGN(const bool any, part->advance(order_, skip_));
+    if (any) heads.push_back(part.get());
   }
-  parts_.clear();
-  std::make_heap(heads.begin(), heads.end(), later);
+  // Growing step by step would take the list's memory twice.
+  list->ends.reserve(std::min(values_, static_cast<size_t>(max_size)));
+  list->bytes.reserve(bytes_);
+  // A heap whose first is the next. The first is replaced by its successor, which sinks.
+  const auto sink = [&](size_t at) {
+    Part* const sinking = heads[at];
+    for (;;) {
+      size_t child = 2 * at + 1;
+      if (child >= heads.size()) break;
+      if (child + 1 < heads.size() && before(heads[child + 1]->key, heads[child]->key)) ++child;
+      if (!before(heads[child]->key, sinking->key)) break;
+      heads[at] = heads[child];
+      at = child;
+    }
+    heads[at] = sinking;
+  };
+  for (size_t i = heads.size() / 2; i-- > 0;) sink(i);
   while (!heads.empty() && list->size() < max_size) {
-    std::pop_heap(heads.begin(), heads.end(), later);
-    const std::string_view value = heads.back()->key.value;
+    const std::string_view value = heads[0]->key.value;
     if (list->bytes.size() + value.size() > UINT32_MAX || list->size() == INT32_MAX - 2) {
       return make_error(
           ErrorCategory::kData,
@@ -416,12 +477,14 @@ Result<std::shared_ptr<const expr::TextList>> PartMerge::merged(int64_t max_size
     }
     list->bytes += value;
     list->ends.push_back(static_cast<uint32_t>(list->bytes.size()));
-    MILLSTREAM_ASSIGN(const bool any, heads.back()->advance(order_));
-    if (any)
-      std::push_heap(heads.begin(), heads.end(), later);
-    else
+    MILLSTREAM_ASSIGN(const bool any, heads[0]->advance(order_, skip_));
+    if (!any) {
+      heads[0] = heads.back();
       heads.pop_back();
+    }
+    if (!heads.empty()) sink(0);
   }
+  parts_.clear();
   return list;
 }
 

@@ -38,7 +38,8 @@ struct CountedValues {
   double as_double(int64_t i) const;  ///< of ValueOrder::kDoubles
 };
 
-/// Counted values one after another: count, hash, length and bytes of each, padded to eight. Ranks exchange these.
+/// Counted values one after another: count, hash, length and bytes of each, padded to eight. Ranks exchange these. In
+/// a part that is put together the place of the hash has the length of what all its values begin with.
 class CountRecords {
  public:
   struct Record {
@@ -120,6 +121,8 @@ class ValueCounter {
   int64_t memory() const { return memory_; }
   /// Sorts what is in memory by part; before the first part().
   void finish();
+  /// Gives up what is in memory, after the last part().
+  void clear();
 
  private:
   struct Segment {
@@ -150,7 +153,7 @@ class PartMerge {
  public:
   PartMerge(ValueOrder order, SpillFile* spill, int64_t memory)
       : order_(order), spill_(spill), memory_(memory) {}
-  Status add(std::string records);
+  Status add(std::string records);  ///< all before merged()
   /// The `max_size` most frequent values. A data error beyond 4 GiB of them.
   Result<std::shared_ptr<const expr::TextList>> merged(int64_t max_size);
 
@@ -160,6 +163,9 @@ class PartMerge {
   SpillFile* spill_;
   int64_t memory_, in_memory_ = 0;
   std::vector<std::shared_ptr<Part>> parts_;
+  size_t values_ = 0, bytes_ = 0;  // of all parts
+  std::string first_;              // value of the first part
+  size_t skip_ = SIZE_MAX;         // what all values begin with
 };
 
 }  // namespace millstream::features

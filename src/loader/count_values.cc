@@ -122,6 +122,7 @@ Result<features::CountedValues> count_together(comm::Job& job, PhaseAgreement& p
     }
     MILLSTREAM_TRY(phase.agree(status));
   }
+  counter.clear();
   features::CountedValues values;
   Status status;
   if (job.rank() == 0) {

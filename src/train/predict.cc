@@ -14,11 +14,13 @@
 
 #include "base/cpu_share.h"
 #include "base/interrupt.h"
+#include "base/log.h"
 #include "base/progress.h"
 #include "base/trace.h"
 #include "exec/atomic_file.h"
 #include "exec/block_source.h"
 #include "exec/parquet_writer.h"
+#include "expr/text.h"
 #include "expr/type.h"
 #include "features/feature_plan.h"
 #include "features/fitted_json.h"
@@ -71,7 +73,31 @@ std::string name_files(const plan::SourceTable& table) {
   return files.size() == 1 ? files[0].path : fmt::format("{} and {} more", files[0].path, files.size() - 1);
 }
 
-Status check_inputs(const plan::SourceTable& table, const Bundle& bundle, bool with_target) {
+// `missing`: where the columns go that are not there; null: that is an error.
+// The prediction query over inputs to which the missing columns are added, as nulls of the recorded types.
+Result<std::string> with_nulls(const Bundle& bundle, const std::vector<const BundleInput*>& missing) {
+  constexpr std::string_view kFrom = " FROM 'input'";
+  std::string query = bundle.prediction_query;
+  if (missing.empty()) return query;
+  if (!bundle.base_directory.empty() || !query.ends_with(kFrom))
+    return usage_error(
+        "--missing-as-null is for bundles whose query is one of a single table, row by row; this one's is "
+        "not, and "
+        "the input has no column '{}'",
+        missing[0]->name);
+  query.resize(query.size() - kFrom.size());
+  query += " FROM (SELECT *";
+  for (const BundleInput* input : missing) {
+    const bool typed = input->type != expr::sql_type_name(*arrow::null());
+    query += typed ? fmt::format(", CAST(NULL AS {}) AS ", input->type) : ", NULL AS ";
+    expr::append_quoted(query, input->name, '"');
+    notice_f("the input has no column '{}': it is taken for one of nulls", input->name);
+  }
+  return query + std::string(kFrom) + ")";
+}
+
+Status check_inputs(const plan::SourceTable& table, const Bundle& bundle, bool with_target,
+                    std::vector<const BundleInput*>* missing) {
   for (const BundleInput& input : bundle.inputs) {
     if (!with_target && !input.for_features) continue;
     const char* reader = input.for_features ? "features" : "filter or target";
@@ -84,9 +110,14 @@ Status check_inputs(const plan::SourceTable& table, const Bundle& bundle, bool w
       if (std::equal(field->name().begin(), field->name().end(), input.name.begin(), input.name.end(),
                      [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); }))
         found = field;
+    if (!found && missing != nullptr) {
+      missing->push_back(&input);
+      continue;
+    }
     if (!found)
-      return data_error("{} has no column '{}': the bundle's {} need it, with type {}", name_files(table),
-                        input.name, reader, input.type);
+      return data_error("{} has no column '{}': the bundle's {} need it, with type {}{}", name_files(table),
+                        input.name, reader, input.type,
+                        with_target ? "" : "; --missing-as-null takes it for one of nulls");
     if (!can_unify(*found->type(), *recorded)) {
       std::string why;
       if (expr::is_numeric_type(*recorded))
@@ -115,14 +146,19 @@ Result<std::unique_ptr<Scorer>> make_scorer(comm::Job& job, loader::PhaseAgreeme
   std::error_code ignored;
   const std::string here = std::filesystem::current_path(ignored).string();
   const loader::DataConfig* const test_of = work.test_of;
+  std::vector<const BundleInput*> missing;
   if (test_of == nullptr) {
     MILLSTREAM_ASSIGN(const auto table, catalog.open({work.inputs, here, {}}));
-    MILLSTREAM_TRY(check_inputs(*table, bundle, with_target));
+    MILLSTREAM_TRY(
+        check_inputs(*table, bundle, with_target, work.missing_as_null && !with_target ? &missing : nullptr));
   }
 
   std::vector<std::string> columns = features::feature_inputs(bundle.features);
   if (with_target) columns.push_back(bundle.target);
-  std::string query = with_target ? bundle.query : bundle.prediction_query;
+  std::string query = bundle.query;
+  if (!with_target) {
+    MILLSTREAM_ASSIGN(query, with_nulls(bundle, missing));
+  }
   plan::QueryOptions options{fmt::format("the query of bundle {}", work.bundle), here, work.inputs};
   if (test_of != nullptr) {
     if (test_of->test) query = *test_of->test;

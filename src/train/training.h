@@ -69,6 +69,8 @@ struct PredictJob {
   /// beside it a column "probability" with its probability. Null only where a null input would have left the row out of training (on_null = "drop").
   std::string output;
   bool overwrite = false;
+  /// predict: a column that the inputs lack is one of nulls. Else it is an error.
+  bool missing_as_null = false;
   loader::LoaderConfig loader;
   /// evaluate: not `inputs` but the test rows of this data, of which the bundle was made.
   const loader::DataConfig* test_of = nullptr;

@@ -184,6 +184,66 @@ epochs = 4
         self.run_program("predict", "run/bundle", "unseen.parquet", "-o", "p.parquet")
         self.assertEqual(pq.read_metadata(self.scratch / "p.parquet").num_rows, 2000)
 
+    def test_predict_on_other_files(self):
+        """Columns in another order, others besides, texts that were never seen, optional and missing columns."""
+        source = random.Random(3)
+        rows = [{"a": None if source.random() < 0.2 else source.gauss(0, 1), "s": source.choice("xyz"),
+                 "n": float(source.randrange(5)), "kind": source.choice(["train", "other"]), "w": 1.0, "customer": i % 50,
+                 "y": source.random()} for i in range(3000)]
+        table = pa.Table.from_pylist(rows)
+        pq.write_table(table, self.scratch / "rows.parquet", row_group_size=500)
+        (self.scratch / "r.toml").write_text("""
+[data]
+train = "SELECT a, s, n * 2 AS n2, w, customer, y FROM 'rows.parquet' WHERE kind = 'train'"
+valid = 0.2
+split_by = "customer"
+weight = "w"
+target = "y"
+[[feature]]
+columns = ["a"]
+steps = ["null_indicator", "fill_null(median)", "standard_scale"]
+[[feature]]
+columns = ["s"]
+steps = ["categorify", "embedding(2)"]
+[[feature]]
+columns = ["n2"]
+[train]
+epochs = 1
+""")
+        self.run_program("train", "r.toml", "--out", "run", "--ranks", 2)
+
+        def predictions(table, *more, ranks=1):
+            pq.write_table(table, self.scratch / "new.parquet", row_group_size=400)
+            done = self.run_program("predict", "run/bundle", "new.parquet", "-o", "p.parquet", "--overwrite", "--ranks", ranks, *more)
+            return pq.read_table(self.scratch / "p.parquet").column(0).to_pylist(), done.err
+        whole, _ = predictions(table)
+        self.assertEqual(len(whole), 3000)
+        # Target, weight, filter and split are optional; order and other columns are nothing to it.
+        mixed = table.select(["n", "s", "a"]).append_column("more", pa.array([None] * 3000))
+        self.assertEqual(predictions(mixed, ranks=3)[0], whole)
+        # What was never seen is one category, and not that of null.
+        def with_texts(texts):
+            return predictions(table.set_column(table.column_names.index("s"), "s", pa.array(texts, pa.string())))[0]
+        unseen = with_texts(["never seen"] * 3000)
+        self.assertEqual(unseen, with_texts(["nor this"] * 3000))
+        self.assertNotEqual(unseen, with_texts([None] * 3000))
+        # A feature's column that is missing is an error, or nulls if so asked.
+        few = table.select(["n", "s"])
+        pq.write_table(few, self.scratch / "few.parquet")
+        error = self.assert_fails(["predict", "run/bundle", "few.parquet", "-o", "q.parquet"], 3,
+                                  "few.parquet has no column 'a': the bundle's features need it, with type DOUBLE; "
+                                  "--missing-as-null takes it for one of nulls")
+        self.assertNotIn("'s'", error)
+        null = predictions(few.append_column("a", pa.nulls(3000, pa.float64())))[0]
+        for ranks in (1, 3):
+            taken, told = predictions(few, "--missing-as-null", ranks=ranks)
+            self.assertEqual(taken, null)
+            self.assertEqual(told.count("the input has no column 'a': it is taken for one of nulls"), 1, told)
+        # Where no step fills nulls they stay an error, with its place.
+        pq.write_table(table.select(["a", "s"]), self.scratch / "few.parquet")
+        self.assert_fails(["predict", "run/bundle", "few.parquet", "-o", "q.parquet", "--missing-as-null"], 3,
+                          "'n2' is null in ", "row 0")
+
     def test_california_reaches_what_scikit_learn_does(self):
         if not (DATA / "tabular").is_dir():
             self.skipTest(f"no {DATA / 'tabular'}")

@@ -253,6 +253,13 @@ Status add_to_fit(const features::FitRequest& fit, const arrow::RecordBatch& bat
   const expr::Expression* plain = &expression;
   if (plain->kind == expr::Kind::kCast && !plain->try_cast) plain = plain->arguments[0].get();
   // Of texts made of numbers (one_hot) it is the texts that count.
+  // Doubles that all count are taken where they are.
+  if (rows == nullptr && fit.kind == features::FitKind::kMoments && plain->kind == expr::Kind::kColumn &&
+      batch.column(plain->column)->type_id() == arrow::Type::DOUBLE &&
+      batch.column(plain->column)->null_count() == 0) {
+    const auto& values = static_cast<const arrow::DoubleArray&>(*batch.column(plain->column));
+    return state->add(fit.kind, values.raw_values(), selected.train_rows);
+  }
   if (expression.type->id() == arrow::Type::DOUBLE && plain->kind == expr::Kind::kColumn &&
       batch.column(plain->column)->null_count() == 0 &&
       features::copy_as_double(*batch.column(plain->column), rows, selected.train_rows, out->data())) {

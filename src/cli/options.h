@@ -54,8 +54,8 @@ struct Options {
   std::string out_directory;  ///< also generate's
   std::string resume;         ///< a directory, or "auto"
   bool resume_anyway = false;
-  int max_restarts = 0;    ///< after a lost rank
-  bool overwrite = false;  ///< also predict's, query's and generate's
+  int max_restarts = 0;          ///< after a lost rank
+  bool overwrite = false;        ///< also predict's, query's and generate's
   bool missing_as_null = false;  ///< predict
   bool trace = false;
 

@@ -9,6 +9,7 @@
 // (columns and results never overlap), which lets the vectoriser go without checks.
 
 #include <map>
+#include <mutex>
 #include <set>
 
 #include <llvm/Analysis/LoopAnalysisManager.h>
@@ -513,11 +514,6 @@ struct Host {
 const Host& host() {
   static const Host host = [] {
     llvm::InitializeNativeTarget();
-    // As many rows a vector as the narrowest column has: bytes of booleans and validity are then read and written
-    // by whole vectors, not by fours for the sake of the doubles beside them.
-    const auto& options = llvm::cl::getRegisteredOptions();
-    if (const auto wide = options.find("vectorizer-maximize-bandwidth"); wide != options.end())
-      static_cast<llvm::cl::opt<bool>*>(wide->second)->setValue(true);
     llvm::InitializeNativeTargetAsmPrinter();
     Host h;
     h.triple = llvm::sys::getProcessTriple();
@@ -629,7 +625,18 @@ Result<CompiledLoop> compile(const Loop& loop, bool with_ir) {
     early.run(*module, modules);
   }
   generator.mark_accesses();
-  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(*module, modules);
+  {
+    // As many rows a vector as the narrowest column has: bytes of booleans and validity are then read and written by
+    // whole vectors, not by fours for the sake of the doubles beside them. Where rows are packed, many results make
+    // such loops so long that compiling them costs more than they save. LLVM has one such option for all threads.
+    static std::mutex mutex;
+    const std::lock_guard lock(mutex);
+    const bool packs = loop.outputs[0].destination == Destination::kFloat32;
+    const auto& options = llvm::cl::getRegisteredOptions();
+    if (const auto wide = options.find("vectorizer-maximize-bandwidth"); wide != options.end())
+      static_cast<llvm::cl::opt<bool>*>(wide->second)->setValue(!packs);
+    builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(*module, modules);
+  }
   if (with_ir) result.ir = print(*module);
 
   llvm::SmallVector<char, 0> bytes;

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/interrupt.h"
+#include "base/keep_memory.h"
 #include "base/log.h"
 #include "cli/commands.h"
 #include "cli/options.h"
@@ -172,6 +173,8 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  use_malloc_for_arrow();
+  keep_freed_memory();
   comm::enter_rank_process();
   std::set_terminate(on_terminate);
   std::signal(SIGABRT, [](int) { _exit(70); });  // a failed check has said what it is

@@ -251,6 +251,8 @@ Status run(const Options& options, comm::Job& job, const std::string& text, plan
   exec::QueryRunOptions run_options;
   run_options.threads = threads;
   run_options.memory_bytes = memory_bytes;
+  exec::QueryRunStatistics statistics;
+  run_options.statistics = &statistics;
   const auto rows =
       exec::run_query(&job, plan, run_options,
                       [&](const std::shared_ptr<arrow::RecordBatch>& batch) { return output->add(batch); });
@@ -261,8 +263,12 @@ Status run(const Options& options, comm::Job& job, const std::string& text, plan
   MILLSTREAM_TRY(job.agree(status));
 
   double memory = static_cast<double>(peak_rss_bytes());
-  if (job.size() > 1)
+  int64_t bytes_spilled = statistics.bytes_spilled;
+  if (job.size() > 1) {
     status = job.world().all_reduce(&memory, 1, comm::DataType::kDouble, comm::ReduceOp::kMax);
+    if (status.ok())
+      status = job.world().all_reduce(&bytes_spilled, 1, comm::DataType::kInt64, comm::ReduceOp::kSum);
+  }
   MILLSTREAM_TRY(job.agree(status));
   if (job.rank() != 0) return Status::OK();
   const double seconds = static_cast<double>(monotonic_ns() - begin) / 1e9;
@@ -270,6 +276,7 @@ Status run(const Options& options, comm::Job& job, const std::string& text, plan
     JsonObject object;
     object.add("rows", *rows).add("seconds", seconds).add("seconds_compile", seconds_compile);
     object.add("peak_rss_bytes", static_cast<int64_t>(memory));
+    object.add("bytes_spilled", bytes_spilled);
     if (const auto* json = dynamic_cast<const JsonOutput*>(output.get())) {
       object.add_json("data", json->data());
     } else {
@@ -279,8 +286,12 @@ Status run(const Options& options, comm::Job& job, const std::string& text, plan
   } else if (const auto* table = dynamic_cast<const TableOutput*>(output.get())) {
     print(table->table().text(terminal_width()));
   } else if (!options.quiet) {
-    print(fmt::format("{} row{} written to {} in {:.2f} s\n", format_count(*rows), *rows == 1 ? "" : "s",
-                      options.output, seconds));
+    const std::string spilled =
+        bytes_spilled > 0 ? fmt::format("; {} did not fit into memory and went through files",
+                                        format_bytes(bytes_spilled))
+                          : std::string();
+    print(fmt::format("{} row{} written to {} in {:.2f} s{}\n", format_count(*rows), *rows == 1 ? "" : "s",
+                      options.output, seconds, spilled));
   }
   return Status::OK();
 }

@@ -26,7 +26,7 @@
 #include "comm/topology.h"
 
 namespace arrow {
-class Table;
+class Buffer;
 }
 
 namespace millstream::comm {
@@ -94,8 +94,8 @@ class Job {
 
  private:
   friend Status wait_while_equal(Job& job, const std::atomic<uint32_t>& word, uint32_t expected);
-  friend Result<std::shared_ptr<arrow::Table>> rebalance(Job& job, const std::shared_ptr<arrow::Table>& table,
-                                                         const std::vector<int>& destinations);
+  friend Result<std::vector<std::shared_ptr<arrow::Buffer>>> all_to_all(
+      Job& job, const std::vector<std::shared_ptr<arrow::Buffer>>& outgoing);
   struct State;
   explicit Job(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;

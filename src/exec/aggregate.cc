@@ -1,6 +1,8 @@
 #include "exec/aggregate.h"
 
+#include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include <arrow/io/memory.h>
 #include <arrow/ipc/reader.h>
@@ -69,13 +71,14 @@ class CountState final : public AggregateState {
  public:
   void resize(size_t groups) override { counts_.resize(groups, 0); }
   Status add(const uint32_t* groups, const arrow::Array* argument, const uint8_t* selected, int64_t rows,
-             uint64_t) override {
+             const Positions&) override {
     for_rows(groups, argument, selected, rows, [&](int64_t, uint32_t group) { ++counts_[group]; });
     return Status::OK();
   }
-  void merge(const AggregateState& other, const std::vector<uint32_t>& groups) override {
+  void merge(const AggregateState& other, const std::vector<uint32_t>& from_groups,
+             const std::vector<uint32_t>& groups) override {
     const auto& from = static_cast<const CountState&>(other);
-    for (size_t i = 0; i < groups.size(); ++i) counts_[groups[i]] += from.counts_[i];
+    for (size_t i = 0; i < groups.size(); ++i) counts_[groups[i]] += from.counts_[from_groups[i]];
   }
   Result<ArrayPtr> finish() const override {
     return make_array(arrow::int64(), counts_, std::vector<uint8_t>(counts_.size(), 1));
@@ -99,7 +102,7 @@ class IntegerSumState final : public AggregateState {
     counts_.resize(groups, 0);
   }
   Status add(const uint32_t* groups, const arrow::Array* argument, const uint8_t* selected, int64_t rows,
-             uint64_t) override {
+             const Positions&) override {
     bool overflow = false;
     functions::with_ordered_type(*argument_, [&]<class T>(std::type_identity<T>) {
       if constexpr (std::is_integral_v<T> || std::is_same_v<T, expr::Decimal>) {
@@ -119,11 +122,12 @@ class IntegerSumState final : public AggregateState {
     overflow_ |= overflow;
     return Status::OK();
   }
-  void merge(const AggregateState& other, const std::vector<uint32_t>& groups) override {
+  void merge(const AggregateState& other, const std::vector<uint32_t>& from_groups,
+             const std::vector<uint32_t>& groups) override {
     const auto& from = static_cast<const IntegerSumState&>(other);
     for (size_t i = 0; i < groups.size(); ++i) {
-      overflow_ |= __builtin_add_overflow(sums_[groups[i]], from.sums_[i], &sums_[groups[i]]);
-      counts_[groups[i]] += from.counts_[i];
+      overflow_ |= __builtin_add_overflow(sums_[groups[i]], from.sums_[from_groups[i]], &sums_[groups[i]]);
+      counts_[groups[i]] += from.counts_[from_groups[i]];
     }
     overflow_ |= from.overflow_;
   }
@@ -183,7 +187,7 @@ class FloatState final : public AggregateState {
     counts_.resize(groups, 0);
   }
   Status add(const uint32_t* groups, const arrow::Array* argument, const uint8_t* selected, int64_t rows,
-             uint64_t) override {
+             const Positions&) override {
     const auto add_values = [&](const auto* values) {
       if (squares()) {
         for_rows(groups, argument, selected, rows, [&](int64_t i, uint32_t group) {
@@ -206,12 +210,13 @@ class FloatState final : public AggregateState {
     }
     return Status::OK();
   }
-  void merge(const AggregateState& other, const std::vector<uint32_t>& groups) override {
+  void merge(const AggregateState& other, const std::vector<uint32_t>& from_groups,
+             const std::vector<uint32_t>& groups) override {
     const auto& from = static_cast<const FloatState&>(other);
     for (size_t i = 0; i < groups.size(); ++i) {
-      sums_.merge(groups[i], from.sums_, i);
-      if (squares()) squares_.merge(groups[i], from.squares_, i);
-      counts_[groups[i]] += from.counts_[i];
+      sums_.merge(groups[i], from.sums_, from_groups[i]);
+      if (squares()) squares_.merge(groups[i], from.squares_, from_groups[i]);
+      counts_[groups[i]] += from.counts_[from_groups[i]];
     }
   }
   Result<ArrayPtr> finish() const override {
@@ -281,7 +286,7 @@ class PickState final : public AggregateState {
     if (by_position()) positions_.resize(groups, 0);
   }
   Status add(const uint32_t* groups, const arrow::Array* argument, const uint8_t* selected, int64_t rows,
-             uint64_t position) override {
+             const Positions& positions) override {
     const expr::Column<T> values(*argument->data());
     if (!by_position()) {
       const bool least = kind_ == AggregateKind::kMin;
@@ -302,8 +307,8 @@ class PickState final : public AggregateState {
       const bool null = argument->IsNull(i);
       if (null && !nulls_count) continue;
       const uint32_t group = groups[i];
-      if (!wins(group, position + static_cast<uint64_t>(i))) continue;
-      positions_[group] = position + static_cast<uint64_t>(i);
+      if (!wins(group, positions[i])) continue;
+      positions_[group] = positions[i];
       if (null) {
         states_[group] = kNull;
       } else {
@@ -312,22 +317,23 @@ class PickState final : public AggregateState {
     }
     return Status::OK();
   }
-  void merge(const AggregateState& other, const std::vector<uint32_t>& groups) override {
+  void merge(const AggregateState& other, const std::vector<uint32_t>& from_groups,
+             const std::vector<uint32_t>& groups) override {
     const auto& from = static_cast<const PickState&>(other);
     for (size_t i = 0; i < groups.size(); ++i) {
-      if (from.states_[i] == kEmpty) continue;
+      if (from.states_[from_groups[i]] == kEmpty) continue;
       const uint32_t group = groups[i];
       if (by_position()) {
-        if (!wins(group, from.positions_[i])) continue;
-        positions_[group] = from.positions_[i];
+        if (!wins(group, from.positions_[from_groups[i]])) continue;
+        positions_[group] = from.positions_[from_groups[i]];
       } else if (states_[group] != kEmpty) {
-        const T a = static_cast<T>(from.values_[i]), b = static_cast<T>(values_[group]);
+        const T a = static_cast<T>(from.values_[from_groups[i]]), b = static_cast<T>(values_[group]);
         const bool better =
             kind_ == AggregateKind::kMin ? functions::less_value<T>(a, b) : functions::less_value<T>(b, a);
         if (!better) continue;
       }
-      states_[group] = from.states_[i];
-      values_[group] = from.values_[i];
+      states_[group] = from.states_[from_groups[i]];
+      values_[group] = from.values_[from_groups[i]];
     }
   }
   Result<ArrayPtr> finish() const override {
@@ -411,15 +417,16 @@ class BoolState final : public AggregateState {
   explicit BoolState(bool conjunction) : and_(conjunction) {}
   void resize(size_t groups) override { states_.resize(groups, 0); }
   Status add(const uint32_t* groups, const arrow::Array* argument, const uint8_t* selected, int64_t rows,
-             uint64_t) override {
+             const Positions&) override {
     const expr::Column<bool> values(*argument->data());
     for_rows(groups, argument, selected, rows,
              [&](int64_t i, uint32_t group) { states_[group] |= values[i] ? kTrue : kFalse; });
     return Status::OK();
   }
-  void merge(const AggregateState& other, const std::vector<uint32_t>& groups) override {
+  void merge(const AggregateState& other, const std::vector<uint32_t>& from_groups,
+             const std::vector<uint32_t>& groups) override {
     const auto& from = static_cast<const BoolState&>(other);
-    for (size_t i = 0; i < groups.size(); ++i) states_[groups[i]] |= from.states_[i];
+    for (size_t i = 0; i < groups.size(); ++i) states_[groups[i]] |= from.states_[from_groups[i]];
   }
   Result<ArrayPtr> finish() const override {
     std::vector<uint8_t> values, valid;
@@ -554,20 +561,69 @@ Result<std::unique_ptr<Aggregator>> Aggregator::make(const plan::Node& node) {
   return result;
 }
 
-Status Aggregator::add(const arrow::RecordBatch& batch, uint64_t position) {
+bool uses_positions(AggregateKind kind) {
+  switch (kind) {
+    case AggregateKind::kCountStar:
+    case AggregateKind::kCount:
+    case AggregateKind::kSum:
+    case AggregateKind::kAverage:
+    case AggregateKind::kMin:
+    case AggregateKind::kMax:
+    case AggregateKind::kVarianceSample:
+    case AggregateKind::kVariancePopulation:
+    case AggregateKind::kDeviationSample:
+    case AggregateKind::kDeviationPopulation:
+    case AggregateKind::kBoolAnd:
+    case AggregateKind::kBoolOr:
+      return false;
+    default:
+      return true;
+  }
+}
+
+bool Aggregator::has_distinct() const {
+  return std::ranges::any_of(calls_, [](const Call& call) { return call.values != nullptr; });
+}
+
+Status Aggregator::add(const arrow::RecordBatch& batch, const Positions& positions) {
   const int64_t rows = batch.num_rows();
   if (rows == 0) return Status::OK();
   std::vector<ArrayPtr> keys;
   for (int i = 0; i < node_.num_keys; ++i) keys.push_back(batch.column(i));
   MILLSTREAM_TRY(table_->find_or_add(keys, rows, groups_));
+  return add_states(batch, positions, nullptr);
+}
+
+Status Aggregator::add_known(const arrow::RecordBatch& batch, const Positions& positions,
+                             std::vector<int32_t>& others) {
+  const int64_t rows = batch.num_rows();
+  std::vector<ArrayPtr> keys;
+  for (int i = 0; i < node_.num_keys; ++i) keys.push_back(batch.column(i));
+  MILLSTREAM_TRY(table_->find(keys, rows, groups_));
+  others.clear();
+  std::vector<uint8_t> known(static_cast<size_t>(rows));
+  for (int64_t i = 0; i < rows; ++i) {
+    known[static_cast<size_t>(i)] = groups_[static_cast<size_t>(i)] != GroupTable::kNone;
+    if (!known[static_cast<size_t>(i)]) others.push_back(static_cast<int32_t>(i));
+  }
+  if (static_cast<int64_t>(others.size()) == rows) return Status::OK();
+  return add_states(batch, positions, others.empty() ? nullptr : known.data());
+}
+
+// To the groups of groups_; rows where counted[i] is 0 are left out.
+Status Aggregator::add_states(const arrow::RecordBatch& batch, const Positions& positions,
+                              const uint8_t* counted) {
+  const int64_t rows = batch.num_rows();
   std::vector<uint8_t> selected;
   for (Call& call : calls_) {
-    const uint8_t* rows_that_count = nullptr;
+    const uint8_t* rows_that_count = counted;
     if (call.call.filter >= 0) {
       const arrow::Array& filter = *batch.column(call.call.filter);
       const expr::Column<bool> values(*filter.data());
       selected.resize(static_cast<size_t>(rows));
-      for (int64_t i = 0; i < rows; ++i) selected[static_cast<size_t>(i)] = filter.IsValid(i) && values[i];
+      for (int64_t i = 0; i < rows; ++i)
+        selected[static_cast<size_t>(i)] =
+            (counted == nullptr || counted[i]) && filter.IsValid(i) && values[i];
       rows_that_count = selected.data();
     }
     if (call.values != nullptr) {
@@ -591,36 +647,69 @@ Status Aggregator::add(const arrow::RecordBatch& batch, uint64_t position) {
                                            rows_that_count, rows));
       continue;
     }
-    MILLSTREAM_TRY(call.state->add(groups_.data(), argument, rows_that_count, rows, position));
+    MILLSTREAM_TRY(call.state->add(groups_.data(), argument, rows_that_count, rows, positions));
   }
   return Status::OK();
 }
 
-Status Aggregator::merge_groups(const std::vector<ArrayPtr>& keys, int64_t rows,
+// Keys i belong to group from[i] of the states.
+Status Aggregator::merge_groups(const std::vector<ArrayPtr>& keys, const std::vector<uint32_t>& from,
                                 const std::vector<const AggregateState*>& states) {
   std::vector<uint32_t> groups;
-  MILLSTREAM_TRY(table_->find_or_add(keys, rows, groups));
+  MILLSTREAM_TRY(table_->find_or_add(keys, static_cast<int64_t>(from.size()), groups));
   for (size_t i = 0; i < calls_.size(); ++i) {
     if (calls_[i].values != nullptr) continue;
     calls_[i].state->resize(table_->size());
-    calls_[i].state->merge(*states[i], groups);
+    calls_[i].state->merge(*states[i], from, groups);
   }
   return Status::OK();
 }
 
 Status Aggregator::merge(const Aggregator& other) {
-  MILLSTREAM_ASSIGN(const auto keys, other.table_->keys());
-  std::vector<const AggregateState*> states;
-  for (const Call& call : other.calls_) {
-    call.state->resize(other.table_->size());
-    states.push_back(call.state.get());
+  // All in one part.
+  MILLSTREAM_ASSIGN(const Split split, other.split(1, [](const arrow::RecordBatch& keys, auto& places) {
+    places.assign(static_cast<size_t>(keys.num_rows()), 0);
+    return Status::OK();
+  }));
+  return merge(split, 0);
+}
+
+Result<Aggregator::Split> Aggregator::split(int parts, const PlaceRows& place) const {
+  Split split;
+  split.from = this;
+  std::vector<uint32_t> places;
+  MILLSTREAM_ASSIGN(const auto keys, table_->keys());
+  MILLSTREAM_ASSIGN(split.keys, batch_of(keys, table_->size()));
+  MILLSTREAM_TRY(place(*split.keys, places));
+  split.groups = bucket(places, parts);
+  for (const Call& call : calls_) {
+    call.state->resize(table_->size());
+    split.values.emplace_back();
+    if (call.values == nullptr) continue;
+    MILLSTREAM_ASSIGN(const auto values, call.values->keys());
+    MILLSTREAM_ASSIGN(split.values.back().rows, batch_of(values, call.values->size()));
+    MILLSTREAM_TRY(place(*split.values.back().rows, places));
+    split.values.back().buckets = bucket(places, parts);
   }
-  MILLSTREAM_TRY(merge_groups(keys, other.table_->size(), states));
+  return split;
+}
+
+Status Aggregator::merge(const Split& split, int part) {
+  const auto of_part = [&](const Buckets& buckets) {
+    return std::vector<int32_t>(buckets.items.begin() + buckets.begin[static_cast<size_t>(part)],
+                                buckets.items.begin() + buckets.begin[static_cast<size_t>(part) + 1]);
+  };
+  const std::vector<int32_t> rows = of_part(split.groups);
+  MILLSTREAM_ASSIGN(const auto keys, expr::take_rows(*split.keys, rows));
+  std::vector<const AggregateState*> states;
+  for (const Call& call : split.from->calls_) states.push_back(call.state.get());
+  MILLSTREAM_TRY(merge_groups(keys->columns(), {rows.begin(), rows.end()}, states));
   for (size_t i = 0; i < calls_.size(); ++i) {
     if (calls_[i].values == nullptr) continue;
-    MILLSTREAM_ASSIGN(const auto values, other.calls_[i].values->keys());
+    const Split::Values& values = split.values[i];
+    MILLSTREAM_ASSIGN(const auto taken, expr::take_rows(*values.rows, of_part(values.buckets)));
     std::vector<uint32_t> ignored;
-    MILLSTREAM_TRY(calls_[i].values->find_or_add(values, other.calls_[i].values->size(), ignored));
+    MILLSTREAM_TRY(calls_[i].values->find_or_add(taken->columns(), taken->num_rows(), ignored));
   }
   return Status::OK();
 }
@@ -665,7 +754,9 @@ Status Aggregator::merge_saved(const std::string& bytes) {
     states.push_back(state.get());
     loaded.push_back(std::move(state));
   }
-  return merge_groups(groups->columns(), groups->num_rows(), states);
+  std::vector<uint32_t> from(static_cast<size_t>(groups->num_rows()));
+  std::iota(from.begin(), from.end(), 0U);
+  return merge_groups(groups->columns(), from, states);
 }
 
 Result<std::shared_ptr<arrow::RecordBatch>> Aggregator::finish() {
@@ -682,7 +773,7 @@ Result<std::shared_ptr<arrow::RecordBatch>> Aggregator::finish() {
       values.pop_back();
       MILLSTREAM_TRY(table_->find_or_add(values, rows, groups_));
       call.state->resize(table_->size());
-      MILLSTREAM_TRY(call.state->add(groups_.data(), value.get(), nullptr, rows, 0));
+      MILLSTREAM_TRY(call.state->add(groups_.data(), value.get(), nullptr, rows, {}));
     }
     MILLSTREAM_ASSIGN(auto column, call.state->finish());
     columns.push_back(std::move(column));

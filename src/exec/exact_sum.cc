@@ -151,6 +151,8 @@ WideSum ExactSums::total(size_t group) const {
 }
 
 double ExactSums::value(size_t group) const {
+  // The conversion of a 128-bit integer rounds once, to nearest; the power of two is exact.
+  if (wide_index_[group] < 0) return static_cast<double>(low_[group]) * 0x1p-80;
   return total(group).value();
 }
 

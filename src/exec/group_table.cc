@@ -5,6 +5,8 @@
 #include <cstring>
 #include <limits>
 
+#include <arrow/buffer_builder.h>
+#include <arrow/util/bit_util.h>
 #include <xxhash.h>
 
 #include "expr/kernel.h"
@@ -504,88 +506,114 @@ Status GroupTable::find(const std::vector<std::shared_ptr<arrow::Array>>& keys, 
   return Status::OK();
 }
 
+namespace {
+
+// Codes as values of a fixed width.
+template <class T>
+Result<std::shared_ptr<arrow::Buffer>> narrowed(const std::vector<int64_t>& codes) {
+  MILLSTREAM_ASSIGN(auto buffer, arrow::AllocateBuffer(static_cast<int64_t>(codes.size() * sizeof(T))));
+  auto* const values = reinterpret_cast<T*>(buffer->mutable_data());
+  for (size_t i = 0; i < codes.size(); ++i) {
+    if constexpr (std::is_floating_point_v<T>) {
+      values[i] = static_cast<T>(std::bit_cast<double>(codes[i]));
+    } else {
+      values[i] = static_cast<T>(codes[i]);
+    }
+  }
+  return std::shared_ptr<arrow::Buffer>(std::move(buffer));
+}
+
+Result<std::shared_ptr<arrow::Buffer>> bits_of(size_t count, auto&& bit) {
+  MILLSTREAM_ASSIGN(auto buffer, arrow::AllocateEmptyBitmap(static_cast<int64_t>(count)));
+  for (size_t i = 0; i < count; ++i)
+    if (bit(i)) arrow::bit_util::SetBit(buffer->mutable_data(), static_cast<int64_t>(i));
+  return buffer;
+}
+
+}  // namespace
+
 Result<std::vector<std::shared_ptr<arrow::Array>>> GroupTable::keys() const {
   std::vector<std::shared_ptr<arrow::Array>> out;
   for (const auto& column : columns_) {
-    std::unique_ptr<arrow::ArrayBuilder> builder;
-    MILLSTREAM_TRY(arrow::MakeBuilder(arrow::default_memory_pool(), column->type, &builder));
-    MILLSTREAM_TRY(builder->Reserve(size_));
-    for (uint32_t group = 0; group < size_; ++group) {
-      if (column->nulls[group]) {
-        MILLSTREAM_TRY(builder->AppendNull());
-        continue;
-      }
-      const int64_t code = column->codes[group];
-      Status status;
-      switch (column->type->id()) {
-        case arrow::Type::BOOL:
-          status = static_cast<arrow::BooleanBuilder&>(*builder).Append(code != 0);
-          break;
-        case arrow::Type::INT8:
-          status = static_cast<arrow::Int8Builder&>(*builder).Append(static_cast<int8_t>(code));
-          break;
-        case arrow::Type::UINT8:
-          status = static_cast<arrow::UInt8Builder&>(*builder).Append(static_cast<uint8_t>(code));
-          break;
-        case arrow::Type::INT16:
-          status = static_cast<arrow::Int16Builder&>(*builder).Append(static_cast<int16_t>(code));
-          break;
-        case arrow::Type::UINT16:
-          status = static_cast<arrow::UInt16Builder&>(*builder).Append(static_cast<uint16_t>(code));
-          break;
-        case arrow::Type::INT32:
-          status = static_cast<arrow::Int32Builder&>(*builder).Append(static_cast<int32_t>(code));
-          break;
-        case arrow::Type::DATE32:
-          status = static_cast<arrow::Date32Builder&>(*builder).Append(static_cast<int32_t>(code));
-          break;
-        case arrow::Type::UINT32:
-          status = static_cast<arrow::UInt32Builder&>(*builder).Append(static_cast<uint32_t>(code));
-          break;
-        case arrow::Type::INT64:
-          status = static_cast<arrow::Int64Builder&>(*builder).Append(code);
-          break;
-        case arrow::Type::UINT64:
-          status = static_cast<arrow::UInt64Builder&>(*builder).Append(static_cast<uint64_t>(code));
-          break;
-        case arrow::Type::TIME64:
-          status = static_cast<arrow::Time64Builder&>(*builder).Append(code);
-          break;
-        case arrow::Type::TIMESTAMP:
-          status = static_cast<arrow::TimestampBuilder&>(*builder).Append(code);
-          break;
-        case arrow::Type::FLOAT:
-          status = static_cast<arrow::FloatBuilder&>(*builder).Append(
-              static_cast<float>(std::bit_cast<double>(code)));
-          break;
-        case arrow::Type::DOUBLE:
-          status = static_cast<arrow::DoubleBuilder&>(*builder).Append(std::bit_cast<double>(code));
-          break;
-        case arrow::Type::STRING:
-          status = static_cast<arrow::StringBuilder&>(*builder).Append(
-              column->dictionary.at(static_cast<uint32_t>(code)));
-          break;
-        case arrow::Type::BINARY:
-          status = static_cast<arrow::BinaryBuilder&>(*builder).Append(
-              column->dictionary.at(static_cast<uint32_t>(code)));
-          break;
-        case arrow::Type::DECIMAL128:
-          status = static_cast<arrow::Decimal128Builder&>(*builder).Append(
-              column->dictionary.at(static_cast<uint32_t>(code)));
-          break;
-        case arrow::Type::INTERVAL_MONTH_DAY_NANO: {
-          arrow::MonthDayNanoIntervalType::MonthDayNanos value{};
-          std::memcpy(&value, column->dictionary.at(static_cast<uint32_t>(code)).data(), sizeof value);
-          status = static_cast<arrow::MonthDayNanoIntervalBuilder&>(*builder).Append(value);
-          break;
-        }
-        default:
-          return bug_error("{} cannot be a key", column->type->ToString());
-      }
-      MILLSTREAM_TRY(status);
+    const std::vector<int64_t>& codes = column->codes;
+    std::vector<std::shared_ptr<arrow::Buffer>> buffers(2);
+    const int64_t nulls = std::ranges::count_if(column->nulls, [](uint8_t null) { return null != 0; });
+    if (nulls > 0) {
+      MILLSTREAM_ASSIGN(buffers[0], bits_of(size_, [&](size_t i) { return column->nulls[i] == 0; }));
     }
-    MILLSTREAM_ASSIGN(auto array, builder->Finish());
-    out.push_back(std::move(array));
+    switch (column->type->id()) {
+      case arrow::Type::BOOL: {
+        MILLSTREAM_ASSIGN(buffers[1], bits_of(size_, [&](size_t i) { return codes[i] != 0; }));
+        break;
+      }
+      case arrow::Type::INT8:
+      case arrow::Type::UINT8: {
+        MILLSTREAM_ASSIGN(buffers[1], narrowed<int8_t>(codes));
+        break;
+      }
+      case arrow::Type::INT16:
+      case arrow::Type::UINT16: {
+        MILLSTREAM_ASSIGN(buffers[1], narrowed<int16_t>(codes));
+        break;
+      }
+      case arrow::Type::INT32:
+      case arrow::Type::DATE32:
+      case arrow::Type::UINT32: {
+        MILLSTREAM_ASSIGN(buffers[1], narrowed<int32_t>(codes));
+        break;
+      }
+      case arrow::Type::INT64:
+      case arrow::Type::UINT64:
+      case arrow::Type::TIME64:
+      case arrow::Type::TIMESTAMP: {
+        MILLSTREAM_ASSIGN(buffers[1], narrowed<int64_t>(codes));
+        break;
+      }
+      case arrow::Type::FLOAT: {
+        MILLSTREAM_ASSIGN(buffers[1], narrowed<float>(codes));
+        break;
+      }
+      case arrow::Type::DOUBLE: {
+        MILLSTREAM_ASSIGN(buffers[1], narrowed<double>(codes));
+        break;
+      }
+      case arrow::Type::STRING:
+      case arrow::Type::BINARY: {
+        arrow::BufferBuilder bytes;
+        arrow::TypedBufferBuilder<int32_t> offsets;
+        MILLSTREAM_TRY(offsets.Append(0));
+        for (uint32_t group = 0; group < size_; ++group) {
+          if (column->nulls[group] == 0) {
+            const std::string_view text = column->dictionary.at(static_cast<uint32_t>(codes[group]));
+            MILLSTREAM_TRY(bytes.Append(text));
+            if (bytes.length() > std::numeric_limits<int32_t>::max())
+              return failed_error("the texts of {} groups need more than 2 GiB in one column", size_);
+          }
+          MILLSTREAM_TRY(offsets.Append(static_cast<int32_t>(bytes.length())));
+        }
+        buffers.resize(3);
+        MILLSTREAM_ASSIGN(buffers[1], offsets.Finish());
+        MILLSTREAM_ASSIGN(buffers[2], bytes.Finish());
+        break;
+      }
+      case arrow::Type::DECIMAL128:
+      case arrow::Type::INTERVAL_MONTH_DAY_NANO: {
+        MILLSTREAM_ASSIGN(auto values, arrow::AllocateBuffer(int64_t{16} * size_));
+        for (uint32_t group = 0; group < size_; ++group) {
+          uint8_t* const value = values->mutable_data() + int64_t{16} * group;
+          if (column->nulls[group] != 0) {
+            std::memset(value, 0, 16);
+          } else {
+            std::memcpy(value, column->dictionary.at(static_cast<uint32_t>(codes[group])).data(), 16);
+          }
+        }
+        buffers[1] = std::move(values);
+        break;
+      }
+      default:
+        return bug_error("{} cannot be a key", column->type->ToString());
+    }
+    out.push_back(arrow::MakeArray(arrow::ArrayData::Make(column->type, size_, std::move(buffers), nulls)));
   }
   return out;
 }

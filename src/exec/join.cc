@@ -181,6 +181,7 @@ class JoinUnits final : public Units {
       : table_(table), schema_(schema), left_(std::move(left)), morsel_rows_(morsel_rows) {}
   const std::shared_ptr<arrow::Schema>& schema() const override { return schema_; }
   int count() const override { return left_->count(); }
+  int owner(int unit, int ranks) const override { return left_->owner(unit, ranks); }
   Result<std::unique_ptr<UnitStream>> open(int unit) const override {
     MILLSTREAM_ASSIGN(auto left, left_->open(unit));
     return std::make_unique<JoinStream>(table_, std::move(left), morsel_rows_);

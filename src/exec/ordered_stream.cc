@@ -25,9 +25,9 @@ constexpr size_t kBatchesAhead = 4;  // of each unit
 class Producers {
  public:
   Producers(const Units& units, comm::Job* job, int rank, int size, int threads)
-      : units_(units), job_(job), size_(size), ahead_(threads + 1), next_(rank), head_(rank) {
-    const int mine = (units.count() - rank + size - 1) / size;
-    for (int i = 0; i < std::min(threads, mine); ++i) threads_.emplace_back([this] { work(); });
+      : units_(units), job_(job), mine_(units.of_rank(rank, size)), ahead_(static_cast<size_t>(threads) + 1) {
+    for (int i = 0; i < std::min(threads, static_cast<int>(mine_.size())); ++i)
+      threads_.emplace_back([this] { work(); });
   }
   ~Producers() {
     {
@@ -56,7 +56,7 @@ class Producers {
     }
     const Status status = made.status;
     made_.erase(unit);
-    head_ = unit + size_;
+    ++head_;
     lock.unlock();
     changed_.notify_all();
     MILLSTREAM_TRY(status);
@@ -73,13 +73,12 @@ class Producers {
   void work() {
     std::unique_lock lock(mutex_);
     while (!stop_) {
-      const int unit = next_;
-      if (unit >= units_.count()) return;
-      if (unit >= head_ + ahead_ * size_) {
+      if (next_ == mine_.size()) return;
+      if (next_ >= head_ + ahead_) {
         changed_.wait(lock);
         continue;
       }
-      next_ += size_;
+      const int unit = mine_[next_++];
       lock.unlock();
       const Status status = make(unit);
       lock.lock();
@@ -106,13 +105,13 @@ class Producers {
 
   const Units& units_;
   comm::Job* job_;
-  const int size_;
-  const int ahead_;
+  const std::vector<int> mine_;
+  const size_t ahead_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<int, Made> made_;
-  int next_;  // the unit to be made next
-  int head_;  // the unit to be taken next
+  size_t next_ = 0;  // of mine_, to be made next
+  size_t head_ = 0;  // of mine_, to be taken next
   bool stop_ = false;
   std::vector<std::thread> threads_;
 };
@@ -177,7 +176,7 @@ Result<int64_t> stream_in_order(comm::Job* job, const Units& units, const Ordere
   if (window.full()) return 0;
   Producers producers(units, job, rank, size, options.threads);
   for (int unit = 0; unit < units.count(); ++unit) {
-    const int owner = unit % size;
+    const int owner = units.owner(unit, size);
     bool unit_ended = false;
     while (!unit_ended && !window.full()) {
       Batch batch;

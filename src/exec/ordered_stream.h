@@ -18,8 +18,8 @@ struct OrderedStreamOptions {
 
 using BatchConsumer = std::function<Status(const std::shared_ptr<arrow::RecordBatch>& batch)>;
 
-/// Every rank of `job` (null: this process alone) calls it with the same units; unit u is made by rank
-/// u % size. `consume` runs on the calling thread. Each rank reads at most a few units ahead and holds a few
+/// Every rank of `job` (null: this process alone) calls it with the same units; a unit is made by
+/// its owner. `consume` runs on the calling thread. Each rank reads at most a few units ahead and holds a few
 /// batches of each. Returns the number of rows handed over (on every rank, whether it got them or not). An error of
 /// a unit comes to every rank, at its place in the order; what lies behind the limit is not looked at.
 Result<int64_t> stream_in_order(comm::Job* job, const Units& units, const OrderedStreamOptions& options,

@@ -1,13 +1,10 @@
 #include "exec/query.h"
 
-#include <atomic>
 #include <map>
-#include <mutex>
-#include <thread>
+#include <vector>
 
-#include "base/cpu_share.h"
-#include "base/progress.h"
-#include "exec/aggregate.h"
+#include "exec/batch_bytes.h"
+#include "exec/breakers.h"
 #include "exec/join.h"
 #include "exec/ordered_stream.h"
 #include "exec/sort.h"
@@ -27,22 +24,9 @@ using plan::NodePtr;
 // IN (SELECT …) of no more values is as if they had been listed.
 constexpr int64_t kMostListed = 64;
 
-// Bytes of the buffers that a batch keeps alive.
-int64_t bytes_of(const arrow::ArrayData& data) {
-  int64_t bytes = 0;
-  for (const auto& buffer : data.buffers) bytes += buffer == nullptr ? 0 : buffer->size();
-  for (const auto& child : data.child_data) bytes += bytes_of(*child);
-  return bytes;
-}
-int64_t bytes_of(const arrow::RecordBatch& batch) {
-  int64_t bytes = 0;
-  for (int i = 0; i < batch.num_columns(); ++i) bytes += bytes_of(*batch.column_data(i));
-  return bytes;
-}
-
 class Executor {
  public:
-  Executor(comm::Job* job, const QueryRunOptions& options) : job_(job), options_(options) {}
+  Executor(comm::Job* job, const QueryRunOptions& options) : job_(job), options_(options), context_(job, options) {}
 
   Result<int64_t> run(const NodePtr& plan, const RowSink& sink) {
     OrderedStreamOptions stream;
@@ -61,6 +45,7 @@ class Executor {
       return sink(arrow::RecordBatch::Make(plan->schema, batch->num_rows(), batch->columns()));
     });
   }
+  int64_t bytes_spilled() const { return context_.spill.bytes_written(); }
 
  private:
   static bool has_subqueries(const plan::Node& node) {
@@ -134,7 +119,7 @@ class Executor {
     stream.everywhere = true;
     std::vector<Batch> batches;
     MILLSTREAM_TRY(stream_in_order(job_, *input, stream, [&](const Batch& batch) -> Status {
-      MILLSTREAM_TRY(hold(bytes_of(*batch), what));
+      MILLSTREAM_TRY(context_.memory.hold(bytes_of(*batch), what));
       batches.push_back(batch);
       return Status::OK();
     }));
@@ -161,7 +146,7 @@ class Executor {
     auto values =
         std::make_shared<GroupTable>(std::vector<std::shared_ptr<arrow::DataType>>{rows->column(0)->type()});
     MILLSTREAM_TRY(values->find_or_add({rows->column(0)}, rows->num_rows(), groups));
-    MILLSTREAM_TRY(hold(values->memory(), "the values of IN"));
+    MILLSTREAM_TRY(context_.memory.hold(values->memory(), "the values of IN"));
     MILLSTREAM_ASSIGN(auto input, units(node.input));
     return units_with_membership(std::move(input), node.left_keys[0], std::move(values),
                                  rows->column(0)->null_count() > 0, node.schema);
@@ -184,11 +169,11 @@ class Executor {
       }
       case NodeKind::kLimit:
         if (node->input->kind == NodeKind::kSort) return sorted(*node->input, node);
-        return limited(*node);
+        return limited(node->input, *node);
       case NodeKind::kSort:
         return sorted(*node, nullptr);
       case NodeKind::kAggregate:
-        return aggregated(*node);
+        return grouped(*node);
       case NodeKind::kJoin:
         return joined(*node);
       case NodeKind::kUnion: {
@@ -206,34 +191,47 @@ class Executor {
     return bug_error("a plan node of kind {} cannot be run", static_cast<int>(node->kind));
   }
 
-  Result<std::unique_ptr<Units>> limited(const plan::Node& node) {
-    MILLSTREAM_ASSIGN(auto input, units(node.input));
+  Result<std::unique_ptr<Units>> limited(const NodePtr& input, const plan::Node& limit) {
+    MILLSTREAM_ASSIGN(auto all, units(input));
+    return limited(std::move(all), limit);
+  }
+  Result<std::unique_ptr<Units>> limited(std::unique_ptr<Units> input, const plan::Node& limit) {
     OrderedStreamOptions stream;
     stream.threads = options_.threads;
-    stream.limit = node.limit;
-    stream.offset = node.offset;
+    stream.limit = limit.limit;
+    stream.offset = limit.offset;
     stream.everywhere = true;
     std::vector<Batch> batches;
     MILLSTREAM_TRY(stream_in_order(job_, *input, stream, [&](const Batch& batch) -> Status {
-      MILLSTREAM_TRY(hold(bytes_of(*batch), "the rows of a LIMIT in a subquery"));
+      MILLSTREAM_TRY(context_.memory.hold(bytes_of(*batch), "the rows of a LIMIT in a subquery"));
       batches.push_back(batch);
       return Status::OK();
     }));
     return units_of_batches(input->schema(), std::move(batches), options_.morsel_rows);
   }
 
-  // All rows on every rank, sorted there; of a LIMIT above only its rows are kept.
+  Result<std::unique_ptr<Units>> grouped(const plan::Node& node) {
+    MILLSTREAM_ASSIGN(auto input, units(node.input));
+    return grouped_units(context_, node, std::move(input));
+  }
+
+  // Of a LIMIT above only its rows are kept, on every rank.
   Result<std::unique_ptr<Units>> sorted(const plan::Node& node, const NodePtr& limit) {
     MILLSTREAM_ASSIGN(auto input, units(node.input));
+    if (limit == nullptr || limit->limit < 0) {
+      MILLSTREAM_ASSIGN(auto sorted, sorted_units(context_, node.sort_keys, std::move(input)));
+      if (limit == nullptr || limit->offset == 0) return sorted;
+      return limited(std::move(sorted), *limit);
+    }
     const auto schema = input->schema();
-    const int64_t wanted = limit == nullptr || limit->limit < 0 ? -1 : limit->limit + limit->offset;
+    const int64_t wanted = limit->limit + limit->offset;
     // Each batch sends no more rows than can be among the first.
-    if (wanted >= 0) input = units_with_first(std::move(input), node.sort_keys, wanted);
+    input = units_with_first(std::move(input), node.sort_keys, wanted);
     OrderedStreamOptions stream;
     stream.threads = options_.threads;
     stream.everywhere = true;
     std::vector<Batch> batches;
-    int64_t rows = 0, bytes = 0;
+    int64_t rows = 0;
     const auto cut = [&]() -> Status {
       MILLSTREAM_ASSIGN(auto all, concatenate(schema, batches));
       MILLSTREAM_ASSIGN(all, sort_rows(all, node.sort_keys, wanted));
@@ -244,93 +242,12 @@ class Executor {
     MILLSTREAM_TRY(stream_in_order(job_, *input, stream, [&](const Batch& batch) -> Status {
       batches.push_back(batch);
       rows += batch->num_rows();
-      if (wanted >= 0 && rows > std::max(2 * wanted, plan::kBlockRows)) return cut();
-      if (wanted < 0) {
-        bytes += bytes_of(*batch);
-        // Twice: the sorted rows stand beside the others.
-        MILLSTREAM_TRY(check(2 * bytes, "the rows of ORDER BY"));
-      }
-      return Status::OK();
+      return rows > std::max(2 * wanted, plan::kBlockRows) ? cut() : Status::OK();
     }));
     MILLSTREAM_TRY(cut());
-    batches[0] = batches[0]->Slice(limit == nullptr ? 0 : std::min(limit->offset, rows));
-    MILLSTREAM_TRY(hold(bytes_of(*batches[0]), "the rows of ORDER BY"));
+    batches[0] = batches[0]->Slice(std::min(limit->offset, rows));
+    MILLSTREAM_TRY(context_.memory.hold(bytes_of(*batches[0]), "the rows of ORDER BY"));
     return units_of_batches(schema, std::move(batches), options_.morsel_rows);
-  }
-
-  // Each thread groups its units; then threads and ranks are merged.
-  Result<std::unique_ptr<Units>> aggregated(const plan::Node& node) {
-    MILLSTREAM_ASSIGN(auto input, units(node.input));
-    const int rank = job_ == nullptr ? 0 : job_->rank();
-    const int size = job_ == nullptr ? 1 : job_->size();
-    const int mine = (input->count() - rank + size - 1) / size;
-    const int threads = std::max(1, std::min(options_.threads, mine));
-    std::vector<std::unique_ptr<Aggregator>> aggregators;
-    for (int i = 0; i < threads; ++i) {
-      MILLSTREAM_ASSIGN(auto made, Aggregator::make(node));
-      aggregators.push_back(std::move(made));
-    }
-    std::atomic<int> next = 0;
-    std::atomic<int64_t> bytes = 0;
-    std::mutex mutex;
-    std::map<int, Status> failures;  // by unit: the first is the one to tell
-    std::atomic<bool> failed = false;
-    const auto group_unit = [&](Aggregator& aggregator, int unit, int64_t& counted) -> Status {
-      MILLSTREAM_ASSIGN(auto stream, input->open(unit));
-      uint64_t position = static_cast<uint64_t>(unit) << 32;
-      while (true) {
-        MILLSTREAM_ASSIGN(auto batch, stream->next());
-        if (batch == nullptr) return Status::OK();
-        MILLSTREAM_TRY(aggregator.add(*batch, position));
-        position += static_cast<uint64_t>(batch->num_rows());
-        const int64_t now = aggregator.memory();
-        MILLSTREAM_TRY(check(bytes += now - counted, "the groups of an aggregate"));
-        counted = now;
-        beat();
-        if (job_ != nullptr && job_->failed()) return job_->failure();
-      }
-    };
-    const auto work = [&](int thread) {
-      int64_t counted = 0;
-      while (!failed) {
-        const int unit = rank + size * next.fetch_add(1);
-        if (unit >= input->count()) return;
-        const Status status = group_unit(*aggregators[static_cast<size_t>(thread)], unit, counted);
-        if (status.ok()) continue;
-        failed = true;
-        std::lock_guard lock(mutex);
-        failures.emplace(unit, status);
-      }
-    };
-    std::vector<std::thread> workers;
-    for (int i = 1; i < threads; ++i) workers.emplace_back(work, i);
-    work(0);
-    for (auto& worker : workers) worker.join();
-
-    // In the order of threads and ranks, which is any order: states are exact.
-    Aggregator& all = *aggregators[0];
-    Status status = failures.empty() ? Status::OK() : failures.begin()->second;
-    for (int i = 1; i < threads && status.ok(); ++i) {
-      status = all.merge(*aggregators[static_cast<size_t>(i)]);
-      aggregators[static_cast<size_t>(i)].reset();
-    }
-    if (size > 1) {
-      Result<std::string> saved = std::string();
-      if (status.ok()) saved = all.save();
-      if (!saved.ok()) status = saved.status();
-      MILLSTREAM_ASSIGN(const auto messages, job_->world().allgather_bytes(
-                                                 status.ok() ? "+" + *saved : "-" + encode_status(status)));
-      MILLSTREAM_TRY(first_failure(messages));
-      for (int other = 0; other < size; ++other) {
-        if (other == rank) continue;
-        MILLSTREAM_TRY(all.merge_saved(messages[static_cast<size_t>(other)].substr(1)));
-        MILLSTREAM_TRY(check(all.memory(), "the groups of an aggregate"));
-      }
-    }
-    MILLSTREAM_TRY(status);
-    MILLSTREAM_ASSIGN(auto groups, all.finish());
-    MILLSTREAM_TRY(hold(bytes_of(*groups), "the groups of an aggregate"));
-    return units_of_batches(node.schema, {std::move(groups)}, options_.morsel_rows);
   }
 
   // The right side is brought to every rank, the left side streams past it. RIGHT and FULL need to know which right
@@ -344,7 +261,7 @@ class Executor {
     int64_t bytes = 0;
     MILLSTREAM_TRY(stream_in_order(job_, *right, stream, [&](const Batch& batch) -> Status {
       bytes += bytes_of(*batch);
-      MILLSTREAM_TRY(check(2 * bytes, "the rows of a join's right side"));
+      MILLSTREAM_TRY(context_.memory.check(2 * bytes, "the rows of a join's right side"));
       batches.push_back(batch);
       return Status::OK();
     }));
@@ -353,13 +270,13 @@ class Executor {
     MILLSTREAM_ASSIGN(auto made, JoinTable::make(node, std::move(rows)));
     joins_.push_back(std::move(made));
     const JoinTable& table = *joins_.back();
-    MILLSTREAM_TRY(hold(bytes + table.memory(), "the rows of a join's right side"));
+    MILLSTREAM_TRY(context_.memory.hold(bytes + table.memory(), "the rows of a join's right side"));
     MILLSTREAM_ASSIGN(auto left, units(node.input));
     auto pairs = table.probe(std::move(left), options_.morsel_rows);
     if (node.join != plan::JoinKind::kRight && node.join != plan::JoinKind::kFull) return pairs;
     const auto schema = pairs->schema();
     MILLSTREAM_TRY(stream_in_order(job_, *pairs, stream, [&](const Batch& batch) -> Status {
-      MILLSTREAM_TRY(hold(bytes_of(*batch), "the rows of a RIGHT or FULL JOIN"));
+      MILLSTREAM_TRY(context_.memory.hold(bytes_of(*batch), "the rows of a RIGHT or FULL JOIN"));
       batches.push_back(batch);
       return Status::OK();
     }));
@@ -368,47 +285,14 @@ class Executor {
       MILLSTREAM_ASSIGN(partners, job_->world().allgather_bytes(partners[0]));
     }
     MILLSTREAM_ASSIGN(auto alone, table.without_partner(partners));
-    MILLSTREAM_TRY(hold(bytes_of(*alone), "the rows of a RIGHT or FULL JOIN"));
+    MILLSTREAM_TRY(context_.memory.hold(bytes_of(*alone), "the rows of a RIGHT or FULL JOIN"));
     batches.push_back(std::move(alone));
     return units_of_batches(schema, std::move(batches), options_.morsel_rows);
   }
 
-  // The error among messages of the form + or -error that is to be told.
-  static Status first_failure(const std::vector<std::string>& messages) {
-    Status first;
-    int first_rank = 0;
-    for (int rank = 0; rank < static_cast<int>(messages.size()); ++rank) {
-      const std::string& message = messages[static_cast<size_t>(rank)];
-      if (message.empty()) return bug_error("rank {} sent nothing", rank);
-      if (message[0] != '-') continue;
-      const Status status = decode_status(std::string_view(message).substr(1));
-      if (!first.ok() && !reported_before(status, rank, first, first_rank)) continue;
-      first = status;
-      first_rank = rank;
-    }
-    return first;
-  }
-
-  Status check(int64_t bytes, std::string_view what) const {
-    const int64_t needed = held_ + bytes;
-    if (options_.memory_bytes <= 0 || needed <= options_.memory_bytes) return Status::OK();
-    return failed_error(
-        "{} need more than {} of memory, and a rank may use {}; give it more with --memory, or make the "
-        "query hold "
-        "fewer rows or columns",
-        what, format_bytes(needed), format_bytes(options_.memory_bytes));
-  }
-
-  // Counts memory that is kept until the query ends.
-  Status hold(int64_t bytes, std::string_view what) {
-    MILLSTREAM_TRY(check(bytes, what));
-    held_ += bytes;
-    return Status::OK();
-  }
-
   comm::Job* job_;
   const QueryRunOptions& options_;
-  int64_t held_ = 0;
+  QueryContext context_;
   NodePtr plan_;
   std::vector<NodePtr> nodes_;  // of subqueries, to which joins refer
   std::map<const plan::Node*, Batch> subquery_values_;
@@ -419,7 +303,10 @@ class Executor {
 
 Result<int64_t> run_query(comm::Job* job, const NodePtr& plan, const QueryRunOptions& options,
                           const RowSink& sink) {
-  return Executor(job, options).run(plan, sink);
+  Executor executor(job, options);
+  auto rows = executor.run(plan, sink);
+  if (options.statistics != nullptr) options.statistics->bytes_spilled = executor.bytes_spilled();
+  return rows;
 }
 
 }  // namespace millstream::exec

@@ -5,8 +5,10 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <span>
 #include <unordered_map>
 
+#include "exec/order_codes.h"
 #include "expr/expression.h"
 #include "expr/kernel.h"
 #include "expr/type.h"
@@ -43,20 +45,6 @@ struct KeyCodes {
   }
 };
 
-uint64_t float_order(double x) {
-  if (x != x) return UINT64_MAX;
-  const auto bits = std::bit_cast<uint64_t>(x == 0 ? 0.0 : x);
-  return bits >> 63 != 0 ? ~bits : bits | uint64_t{1} << 63;
-}
-
-uint64_t text_prefix(std::string_view text) {
-  unsigned char bytes[8] = {};
-  std::memcpy(bytes, text.data(), std::min<size_t>(text.size(), 8));
-  uint64_t prefix = 0;
-  for (const unsigned char byte : bytes) prefix = prefix << 8 | byte;
-  return prefix;
-}
-
 // Few distinct texts are numbered in their order, so that codes are exact and small.
 bool number_texts(const arrow::Array& array, int64_t rows, std::vector<uint64_t>& codes) {
   const expr::Column<std::string_view> values(*array.data());
@@ -88,34 +76,9 @@ Result<KeyCodes> make_codes(const std::shared_ptr<arrow::Array>& array, const pl
   bool known = false;
   if (array->type_id() == arrow::Type::STRING || array->type_id() == arrow::Type::BINARY)
     known = number_texts(*array, rows, result.codes);
-  const bool ordered =
-      known || functions::with_ordered_type(*array->type(), [&]<class T>(std::type_identity<T>) {
-        const expr::Column<T> values(*array->data());
-        for (int64_t i = 0; i < rows; ++i) {
-          if (array->IsNull(i)) continue;
-          const T value = values[i];
-          if constexpr (std::is_floating_point_v<T>) {
-            codes[i] = float_order(static_cast<double>(value));
-          } else if constexpr (std::is_same_v<T, bool> || std::is_unsigned_v<T>) {
-            codes[i] = value;
-          } else if constexpr (std::is_integral_v<T>) {
-            codes[i] = static_cast<uint64_t>(static_cast<int64_t>(value)) ^ uint64_t { 1 } << 63;
-          } else if constexpr (std::is_same_v<T, std::string_view>) {
-            codes[i] = text_prefix(value);
-          } else {
-            // A decimal, or an interval's length: 128 bits.
-            __int128 digits;
-            if constexpr (std::is_same_v<T, expr::Decimal>) {
-              digits = value.digits;
-            } else {
-              digits = functions::interval_length(value);
-            }
-            codes[i] = static_cast<uint64_t>(static_cast<int64_t>(digits >> 64)) ^ uint64_t { 1 } << 63;
-          }
-        }
-        result.exact = std::is_floating_point_v<T> || std::is_integral_v<T>;
-      });
-  if (!ordered) return query_error("values of type {} have no order", expr::sql_type_name(*array->type()));
+  if (!known) {
+    MILLSTREAM_ASSIGN(result.exact, order_codes(*array, codes));
+  }
   if (array->null_count() > 0) {
     result.nulls.resize(static_cast<size_t>(rows));
     for (int64_t i = 0; i < rows; ++i) result.nulls[static_cast<size_t>(i)] = array->IsNull(i);
@@ -133,7 +96,7 @@ Result<KeyCodes> make_codes(const std::shared_ptr<arrow::Array>& array, const pl
 }
 
 // All keys in one integer, where they are exact and their ranges small.
-bool pack(const std::vector<KeyCodes>& keys, size_t rows, std::vector<uint64_t>& packed) {
+bool pack(std::span<const KeyCodes> keys, size_t rows, std::vector<uint64_t>& packed) {
   int bits = 0;
   std::vector<int> widths;
   for (const KeyCodes& key : keys) {
@@ -173,28 +136,39 @@ Result<std::vector<int32_t>> sort_order(const arrow::RecordBatch& rows,
   }
   std::vector<int32_t> order(static_cast<size_t>(count));
   std::vector<uint64_t> packed;
+  // Sorts items that know their rows; the key of an item is what compares.
+  const auto sort_items = [&](auto& items) {
+    if (std::ranges::is_sorted(items)) {
+      // nothing to do
+    } else if (wanted < count) {
+      std::partial_sort(items.begin(), items.begin() + wanted, items.end());
+    } else {
+      std::sort(items.begin(), items.end());
+    }
+    for (size_t i = 0; i < items.size(); ++i) order[i] = items[i].row;
+  };
+  const KeyCodes& last = codes.back();
   if (pack(codes, static_cast<size_t>(count), packed)) {
     struct Item {
       uint64_t key;
       int32_t row;
+      auto operator<=>(const Item&) const = default;
     };
     std::vector<Item> items(static_cast<size_t>(count));
-    bool sorted = true;
-    for (size_t i = 0; i < items.size(); ++i) {
-      items[i] = {packed[i], static_cast<int32_t>(i)};
-      sorted = sorted && (i == 0 || packed[i - 1] <= packed[i]);
-    }
-    const auto before = [](const Item& a, const Item& b) {
-      return a.key != b.key ? a.key < b.key : a.row < b.row;
+    for (size_t i = 0; i < items.size(); ++i) items[i] = {packed[i], static_cast<int32_t>(i)};
+    sort_items(items);
+  } else if (codes.size() > 1 && last.exact && last.nulls.empty() &&
+             pack(std::span(codes).first(codes.size() - 1), static_cast<size_t>(count), packed)) {
+    // All but a last key that is a number of many bits: a position, say.
+    struct Item {
+      uint64_t key;
+      uint64_t second;
+      int32_t row;
+      auto operator<=>(const Item&) const = default;
     };
-    if (sorted) {
-      // nothing to do
-    } else if (wanted < count) {
-      std::partial_sort(items.begin(), items.begin() + wanted, items.end(), before);
-    } else {
-      std::sort(items.begin(), items.end(), before);
-    }
-    for (size_t i = 0; i < items.size(); ++i) order[i] = items[i].row;
+    std::vector<Item> items(static_cast<size_t>(count));
+    for (size_t i = 0; i < items.size(); ++i) items[i] = {packed[i], last.codes[i], static_cast<int32_t>(i)};
+    sort_items(items);
   } else {
     std::iota(order.begin(), order.end(), 0);
     const auto before = [&](int32_t a, int32_t b) {

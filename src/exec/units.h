@@ -2,7 +2,7 @@
 // Rows in order, cut into units that can be worked on apart: what the operators of a query read.
 //
 // 1. Unit after unit, and within a unit batch after batch, the rows stand in the order of the source.
-// 2. How rows are cut into units is the same on every rank, whatever the ranks and threads.
+// 2. How rows are cut into units is the same on every rank.
 // 3. open() and the streams of different units may be used by several threads at once; one stream by one.
 
 #include <memory>
@@ -25,7 +25,17 @@ class Units {
   virtual ~Units() = default;
   virtual const std::shared_ptr<arrow::Schema>& schema() const = 0;
   virtual int count() const = 0;
+  /// The rank of `ranks` that works on a unit; the others may not open it.
+  virtual int owner(int unit, int ranks) const { return unit % ranks; }
   virtual Result<std::unique_ptr<UnitStream>> open(int unit) const = 0;
+
+  /// The units of a rank, ascending.
+  std::vector<int> of_rank(int rank, int ranks) const {
+    std::vector<int> mine;
+    for (int unit = 0; unit < count(); ++unit)
+      if (owner(unit, ranks) == rank) mine.push_back(unit);
+    return mine;
+  }
 };
 
 /// A unit an entry point of the pipeline's table. Batches have `morsel_rows` rows at most.
@@ -39,6 +49,11 @@ std::unique_ptr<Units> units_of_batches(std::shared_ptr<arrow::Schema> schema,
 /// The rows of `first`, then those of `second`, which has the same types.
 std::unique_ptr<Units> units_of_both(std::unique_ptr<Units> first, std::unique_ptr<Units> second,
                                      std::shared_ptr<arrow::Schema> schema);
+
+/// Rows in memory, each unit's on the rank that owners[unit] names; rows[unit] is empty on the others.
+std::unique_ptr<Units> units_of_ranks(std::shared_ptr<arrow::Schema> schema, std::vector<int> owners,
+                                      std::vector<std::vector<std::shared_ptr<arrow::RecordBatch>>> rows,
+                                      int64_t morsel_rows);
 
 /// `units` with a filter, or a projection, on top.
 std::unique_ptr<Units> units_with_filter(std::unique_ptr<Units> units, expr::ExprPtr predicate);

@@ -70,6 +70,16 @@ class Node {
   AttachKind attach = AttachKind::kValue;
 };
 
+/// The order that the rows of a node are known to have: by the first key, where that is equal by the second, and so
+/// on. Without keys none is known.
+struct RowOrder {
+  std::vector<SortKey> keys;
+  bool is_total = false;  ///< no two rows have equal keys
+};
+RowOrder order_of(const Node& node);
+/// Whether rows in the order of `known` are in that of `wanted`.
+bool is_ordered(const RowOrder& known, const std::vector<SortKey>& wanted, const arrow::Schema& schema);
+
 /// The streaming form that block sources execute: one scan, one filter, one projection. Every plan without a
 /// breaker rewrites to it (subqueries inlined, filters merged in order, columns pruned).
 struct Pipeline {

@@ -360,6 +360,7 @@ NodePtr make_window(NodePtr input, std::vector<WindowCall> calls, const std::vec
 }
 
 NodePtr make_sort(NodePtr input, std::vector<SortKey> keys, expr::QueryPosition position) {
+  if (is_ordered(order_of(*input), keys, *input->schema)) return input;
   auto node = std::make_shared<Node>();
   node->kind = NodeKind::kSort;
   node->schema = input->schema;

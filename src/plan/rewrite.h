@@ -48,6 +48,7 @@ NodePtr make_attach(AttachKind kind, NodePtr input, NodePtr right, expr::ExprPtr
 /// `names` are those of the calls.
 NodePtr make_window(NodePtr input, std::vector<WindowCall> calls, const std::vector<std::string>& names,
                     expr::QueryPosition position);
+/// `input` itself where its rows are known to be in that order.
 NodePtr make_sort(NodePtr input, std::vector<SortKey> keys, expr::QueryPosition position);
 /// At most `limit` rows (-1: all) after the first `offset`.
 NodePtr make_limit(NodePtr input, int64_t limit, int64_t offset, expr::QueryPosition position);

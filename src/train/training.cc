@@ -3,12 +3,12 @@
 
 #include <ATen/Parallel.h>
 #include <fmt/ranges.h>
-#include <malloc.h>
 #include <nlohmann/json.hpp>
 #include <torch/headeronly/version.h>
 
 #include "base/cpu_share.h"
 #include "base/interrupt.h"
+#include "base/keep_memory.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/trace.h"
@@ -222,14 +222,6 @@ void set_torch_threads(const comm::Job& job, const comm::Roles& roles, const Tra
   at::set_num_threads(static_cast<int>(std::max(1.0, std::min<double>(threads, useful))));
 }
 
-/// Activations come and go each step. Left to itself malloc gives large ones back to the system and takes a page
-/// fault a page when they return: half the time of a large batch.
-void keep_memory() {
-  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the largest that glibc takes
-  mallopt(M_TRIM_THRESHOLD, 1 << 30);
-  mallopt(M_TOP_PAD, 16 << 20);
-}
-
 /// Everything between two agreements goes through here: a rank that fails, or that a failing peer interrupts in a
 /// collective, comes to the agreement like the others.
 template <class Body>
@@ -406,7 +398,7 @@ Result<TrainSummary> train_job(comm::Job& job, const comm::Roles& roles, plan::C
   if (is_first && !roles.trainers.empty() && roles.trainers[0].device >= 0) {
     notice("trainers have GPUs, which this version does not use: training runs on their CPUs");
   }
-  keep_memory();
+  keep_freed_memory();
   set_torch_threads(job, roles, work);
 
   MILLSTREAM_ASSIGN(auto loader,

@@ -173,6 +173,9 @@ Result<Batches> plan_batches(const plan::NodePtr& plan, int64_t morsel_rows, int
   options.threads = threads;
   options.morsel_rows = morsel_rows;
   options.everywhere = true;
+  // Few rows take the ways of many: dealt to partitions at once, and through the disk.
+  if (morsel_rows < plan::kBlockRows) options.groups_of_a_thread = 1;
+  if (morsel_rows == 1) options.waiting_bytes = 0;
   Batches batches;
   MILLSTREAM_ASSIGN(
       const int64_t rows,

@@ -287,9 +287,9 @@ Status run(const Options& options, comm::Job& job, const std::string& text, plan
     print(table->table().text(terminal_width()));
   } else if (!options.quiet) {
     const std::string spilled =
-        bytes_spilled > 0 ? fmt::format("; {} did not fit into memory and went through files",
-                                        format_bytes(bytes_spilled))
-                          : std::string();
+        bytes_spilled > 0
+            ? fmt::format("; {} did not fit into memory and went through files", format_bytes(bytes_spilled))
+            : std::string();
     print(fmt::format("{} row{} written to {} in {:.2f} s{}\n", format_count(*rows), *rows == 1 ? "" : "s",
                       options.output, seconds, spilled));
   }

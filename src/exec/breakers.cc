@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -28,11 +29,10 @@ constexpr int kPartitions = 256;
 constexpr int kSplitParts = 16;  // of a partition that is too large
 constexpr int kDeepestSplit = 8;
 constexpr int kSampleUnits = 4;
-constexpr int64_t kSampleRows = 1024;          // of each
-constexpr int64_t kSplitSampleRows = 1 << 14;  // of a partition that is too large
+constexpr int64_t kSampleRows = 1024;                  // of each
+constexpr int64_t kSplitSampleRows = 1 << 14;          // of a partition that is too large
 constexpr int64_t kExchangeBytes = int64_t{32} << 20;  // that a rank sends at a time
 constexpr int64_t kAlignment = 64;
-constexpr int64_t kFewRows = plan::kBlockRows;
 constexpr std::string_view kGroups = "the groups of an aggregate";
 constexpr std::string_view kSortedRows = "the rows of ORDER BY";
 
@@ -158,7 +158,8 @@ Result<Batch> with_position(const Batch& batch, const std::shared_ptr<arrow::Sch
   auto* const values = reinterpret_cast<uint64_t*>(buffer->mutable_data());
   for (int64_t i = 0; i < rows; ++i) values[i] = position + static_cast<uint64_t>(i);
   arrow::ArrayVector columns = batch->columns();
-  columns.push_back(std::make_shared<arrow::UInt64Array>(rows, std::shared_ptr<arrow::Buffer>(std::move(buffer))));
+  columns.push_back(
+      std::make_shared<arrow::UInt64Array>(rows, std::shared_ptr<arrow::Buffer>(std::move(buffer))));
   return arrow::RecordBatch::Make(schema, rows, std::move(columns));
 }
 
@@ -216,9 +217,9 @@ Result<Cuts> agree_on_cuts(QueryContext& context, const std::vector<plan::SortKe
   if (context.size() == 1) return make_cuts(keys, *sample, kPartitions);
   const auto bytes = arrow::ipc::SerializeRecordBatch(**sample, arrow::ipc::IpcWriteOptions::Defaults());
   MILLSTREAM_TRY(context.agree(bytes.status()));
-  MILLSTREAM_ASSIGN(const auto messages, context.job->world().allgather_bytes(
-                                             {reinterpret_cast<const char*>((*bytes)->data()),
-                                              static_cast<size_t>((*bytes)->size())}));
+  MILLSTREAM_ASSIGN(const auto messages,
+                    context.job->world().allgather_bytes({reinterpret_cast<const char*>((*bytes)->data()),
+                                                          static_cast<size_t>((*bytes)->size())}));
   std::vector<Batch> samples;
   for (const std::string& message : messages) {
     MILLSTREAM_ASSIGN(std::shared_ptr<arrow::Buffer> buffer,
@@ -226,8 +227,8 @@ Result<Cuts> agree_on_cuts(QueryContext& context, const std::vector<plan::SortKe
     std::memcpy(buffer->mutable_data(), message.data(), message.size());
     arrow::io::BufferReader reader(std::move(buffer));
     arrow::ipc::DictionaryMemo memo;
-    MILLSTREAM_ASSIGN(auto rows, arrow::ipc::ReadRecordBatch(key_schema, &memo,
-                                                             arrow::ipc::IpcReadOptions::Defaults(), &reader));
+    MILLSTREAM_ASSIGN(auto rows, arrow::ipc::ReadRecordBatch(
+                                     key_schema, &memo, arrow::ipc::IpcReadOptions::Defaults(), &reader));
     samples.push_back(std::move(rows));
   }
   MILLSTREAM_ASSIGN(const auto all, concatenate(key_schema, samples));
@@ -332,8 +333,7 @@ Status exchange_rows(QueryContext& context, RowPartitions& partitions) {
       if (buffer != nullptr && filed.ok()) filed = file_pieces(buffer, partitions);
     MILLSTREAM_TRY(context.agree(filed));
     int64_t any = more ? 1 : 0;
-    MILLSTREAM_TRY(
-        context.job->world().all_reduce(&any, 1, comm::DataType::kInt64, comm::ReduceOp::kMax));
+    MILLSTREAM_TRY(context.job->world().all_reduce(&any, 1, comm::DataType::kInt64, comm::ReduceOp::kMax));
     if (any == 0) return Status::OK();
   }
 }
@@ -342,9 +342,10 @@ Status exchange_rows(QueryContext& context, RowPartitions& partitions) {
 
 // The rows of a partition cut into ranges again; null where they are few enough, or nearly all of one key. `most_bytes`
 // 0: no bound.
-Result<std::unique_ptr<RowPartitions>> cut_again(QueryContext& context, const std::vector<plan::SortKey>& keys,
-                                                 const RowPartitions& rows, int partition,
-                                                 int64_t most_bytes, int depth) {
+Result<std::unique_ptr<RowPartitions>> cut_again(QueryContext& context,
+                                                 const std::vector<plan::SortKey>& keys,
+                                                 const RowPartitions& rows, int partition, int64_t most_bytes,
+                                                 int depth) {
   if (most_bytes <= 0 || rows.bytes(partition) <= most_bytes || depth == kDeepestSplit) return nullptr;
   const auto key_schema = schema_of_keys(*rows.schema(), keys);
   std::vector<Batch> samples;
@@ -352,16 +353,15 @@ Result<std::unique_ptr<RowPartitions>> cut_again(QueryContext& context, const st
   while (true) {
     MILLSTREAM_ASSIGN(const auto batch, reader.next());
     if (batch == nullptr) break;
-    const int64_t wanted =
-        std::max<int64_t>(16, kSplitSampleRows * batch->num_rows() / rows.rows(partition));
+    const int64_t wanted = std::max<int64_t>(16, kSplitSampleRows * batch->num_rows() / rows.rows(partition));
     MILLSTREAM_ASSIGN(auto sample, sample_of(*batch, keys, key_schema, wanted));
     samples.push_back(std::move(sample));
   }
   MILLSTREAM_ASSIGN(const auto sample, concatenate(key_schema, samples));
   MILLSTREAM_ASSIGN(auto cuts, make_cuts(keys, sample, kSplitParts));
   if (cuts.codes.empty() || cuts.codes.front() == cuts.codes.back()) return nullptr;
-  auto parts = std::make_unique<RowPartitions>(rows.schema(), cuts.order, cuts.codes, context.memory,
-                                               context.spill);
+  auto parts =
+      std::make_unique<RowPartitions>(rows.schema(), cuts.order, cuts.codes, context.memory, context.spill);
   reader = rows.read(partition, plan::kBlockRows);
   while (true) {
     MILLSTREAM_ASSIGN(const auto batch, reader.next());
@@ -376,59 +376,56 @@ int64_t most_bytes_at_once(const QueryContext& context) {
   return context.memory.budget() / (8 * std::max(1, context.options.threads));
 }
 
-// make(partition, results) for all partitions of this rank, by its threads; the results as units of the ranks.
-template <class F>
-Result<std::unique_ptr<Units>> units_of_partitions(QueryContext& context,
-                                                   const std::shared_ptr<arrow::Schema>& schema, int count,
-                                                   F&& make) {
-  std::vector<int> owners;
-  for (int partition = 0; partition < count; ++partition)
-    owners.push_back(owner_of(partition, count, context.size()));
-  std::vector<std::vector<Batch>> results(static_cast<size_t>(count));
-  std::atomic<int> next = 0;
-  std::atomic<bool> failed = false;
-  std::mutex mutex;
-  std::map<int, Status> failures;  // by partition
-  UnitWork::run_threads(context.options.threads, [&](int) {
-    while (!failed) {
-      const int partition = next.fetch_add(1);
-      if (partition >= count) return;
-      if (owners[static_cast<size_t>(partition)] != context.rank()) continue;
-      Status status = make(partition, results[static_cast<size_t>(partition)]);
-      if (status.ok() && context.job != nullptr && context.job->failed()) status = context.job->failure();
-      beat();
-      if (status.ok()) continue;
-      failed = true;
-      std::lock_guard lock(mutex);
-      failures.emplace(partition, status);
-    }
-  });
-  MILLSTREAM_TRY(context.agree(failures.empty() ? Status::OK() : failures.begin()->second));
-  if (context.size() > 1) {
-    return units_of_ranks(schema, std::move(owners), std::move(results), context.options.morsel_rows);
+// The partitions as units, each made when it is asked for: what is sorted or grouped is never there as a whole.
+class PartitionUnits final : public Units {
+ public:
+  // Appends the rows of a partition, in their order. Any thread, a partition at a time or several.
+  using Make = std::function<Status(int partition, std::vector<Batch>& results)>;
+
+  PartitionUnits(std::shared_ptr<arrow::Schema> schema, int count, int64_t morsel_rows, Make make)
+      : schema_(std::move(schema)), count_(count), morsel_rows_(morsel_rows), make_(std::move(make)) {}
+  const std::shared_ptr<arrow::Schema>& schema() const override { return schema_; }
+  int count() const override { return count_; }
+  int owner(int unit, int ranks) const override { return owner_of(unit, count_, ranks); }
+
+  Result<std::unique_ptr<UnitStream>> open(int unit) const override {
+    class Stream final : public UnitStream {
+     public:
+      Stream(std::vector<Batch> batches, int64_t rows) : batches_(std::move(batches)), rows_(rows) {}
+      Result<Batch> next() override {
+        while (at_ < batches_.size()) {
+          Batch& batch = batches_[at_];
+          if (row_ >= batch->num_rows()) {
+            batch.reset();
+            row_ = 0;
+            ++at_;
+            continue;
+          }
+          Batch slice = batch->Slice(row_, rows_);
+          row_ += rows_;
+          return slice;
+        }
+        return nullptr;
+      }
+
+     private:
+      std::vector<Batch> batches_;
+      const int64_t rows_;
+      size_t at_ = 0;
+      int64_t row_ = 0;
+    };
+    std::vector<Batch> results;
+    MILLSTREAM_TRY(make_(unit, results));
+    beat();
+    return std::make_unique<Stream>(std::move(results), morsel_rows_);
   }
-  // Alone: small results become one batch.
-  std::vector<Batch> batches, small;
-  int64_t rows = 0;
-  const auto flush = [&]() -> Status {
-    if (!small.empty()) {
-      MILLSTREAM_ASSIGN(auto batch, concatenate(schema, small));
-      batches.push_back(std::move(batch));
-    }
-    small.clear();
-    rows = 0;
-    return Status::OK();
-  };
-  for (auto& of_partition : results) {
-    for (auto& batch : of_partition) {
-      if (rows + batch->num_rows() > kFewRows) MILLSTREAM_TRY(flush());
-      rows += batch->num_rows();
-      small.push_back(std::move(batch));
-    }
-  }
-  MILLSTREAM_TRY(flush());
-  return units_of_batches(schema, std::move(batches), context.options.morsel_rows);
-}
+
+ private:
+  std::shared_ptr<arrow::Schema> schema_;
+  int count_;
+  int64_t morsel_rows_;
+  Make make_;
+};
 
 // ---- grouping
 
@@ -448,17 +445,33 @@ class GroupingThread {
 
   // `partitions` null: there are no keys to cut by.
   Status add(const Batch& batch, uint64_t position, RowPartitions* partitions) {
-    if (!full_) {
-      MILLSTREAM_TRY(groups_->add(*batch, {position}));
+    // In steps that cannot make the groups grow far over what they may be.
+    const int64_t step = std::clamp<int64_t>(most_bytes_ / kBytesOfAGroup, 1024, plan::kBlockRows);
+    int64_t at = 0;
+    for (; at < batch->num_rows() && !full_; at += step) {
+      const Batch rows = step < batch->num_rows() ? batch->Slice(at, step) : batch;
+      MILLSTREAM_TRY(groups_->add(*rows, {position + static_cast<uint64_t>(at)}));
       const int64_t now = groups_->memory();
       full_ = partitions != nullptr && (groups_->groups() > most_groups_ || now > most_bytes_);
       MILLSTREAM_TRY(context_.memory.hold(now - held_, kGroups));
       held_ = now;
-      return Status::OK();
     }
+    if (at >= batch->num_rows()) return Status::OK();
+    return deal(at == 0 ? batch : batch->Slice(at), position + static_cast<uint64_t>(at), *partitions);
+  }
+
+  bool full() const { return full_; }
+  bool positions_used() const { return positions_used_; }
+  Aggregator& groups() { return *groups_; }
+
+ private:
+  static constexpr int64_t kBytesOfAGroup = 256;  // about
+
+  // Rows that belong to no group that is there go to their partitions.
+  Status deal(const Batch& batch, uint64_t position, RowPartitions& partitions) {
     Batch rest = batch;
     if (positions_used_) {
-      MILLSTREAM_ASSIGN(rest, with_position(batch, partitions->schema(), position));
+      MILLSTREAM_ASSIGN(rest, with_position(batch, partitions.schema(), position));
     }
     if (looks_up_) {
       std::vector<int32_t> others;
@@ -468,14 +481,9 @@ class GroupingThread {
       looks_up_ = 2 * found_ > tried_;
       MILLSTREAM_ASSIGN(rest, expr::take_rows(*rest, others));
     }
-    return partitions->add(*rest);
+    return partitions.add(*rest);
   }
 
-  bool full() const { return full_; }
-  bool positions_used() const { return positions_used_; }
-  Aggregator& groups() { return *groups_; }
-
- private:
   QueryContext& context_;
   std::unique_ptr<Aggregator> groups_;
   const int64_t most_groups_, most_bytes_;
@@ -531,8 +539,7 @@ Status group_partition(QueryContext& context, const plan::Node& node, const std:
     beat();
   }
   MILLSTREAM_ASSIGN(auto groups, known->finish());
-  if (groups->num_rows() == 0) return Status::OK();
-  MILLSTREAM_TRY(context.memory.hold(bytes_of(*groups), kGroups));
+  MILLSTREAM_TRY(context.memory.check(bytes_of(*groups), kGroups));
   results.push_back(std::move(groups));
   return Status::OK();
 }
@@ -556,7 +563,6 @@ Status sort_partition(QueryContext& context, const std::vector<plan::SortKey>& k
   arrow::ArrayVector columns = rows->columns();
   columns.pop_back();  // the position
   rows = arrow::RecordBatch::Make(schema, rows->num_rows(), std::move(columns));
-  MILLSTREAM_TRY(context.memory.hold(bytes_of(*rows), kSortedRows));
   results.push_back(std::move(rows));
   return Status::OK();
 }
@@ -574,9 +580,10 @@ Result<std::unique_ptr<Units>> grouped_units(QueryContext& context, const plan::
   const int64_t most_groups =
       std::min(context.options.groups_of_a_thread,
                std::max<int64_t>(1024, 4 * context.options.groups_of_a_thread / all_threads));
-  const int64_t most_bytes = context.memory.budget() > 0
-                                 ? std::max<int64_t>(context.memory.budget() / (8 * all_threads), 1 << 20)
-                                 : INT64_MAX;
+  const int64_t most_bytes =
+      context.memory.budget() > 0
+          ? std::max<int64_t>(context.memory.budget() / (8 * all_threads), context.memory.budget() / 64)
+          : INT64_MAX;
   std::vector<std::unique_ptr<GroupingThread>> of_threads;
   for (int i = 0; i < threads; ++i) {
     MILLSTREAM_ASSIGN(auto groups, Aggregator::make(node));
@@ -610,8 +617,7 @@ Result<std::unique_ptr<Units>> grouped_units(QueryContext& context, const plan::
   MILLSTREAM_TRY(context.agree(merged));
   MILLSTREAM_TRY(merge_ranks(context, all));
   if (context.size() > 1) {
-    MILLSTREAM_TRY(
-        context.job->world().all_reduce(&full, 1, comm::DataType::kInt64, comm::ReduceOp::kMax));
+    MILLSTREAM_TRY(context.job->world().all_reduce(&full, 1, comm::DataType::kInt64, comm::ReduceOp::kMax));
   }
   if (full == 0) {
     MILLSTREAM_ASSIGN(auto groups, all.finish());
@@ -620,15 +626,25 @@ Result<std::unique_ptr<Units>> grouped_units(QueryContext& context, const plan::
   }
 
   MILLSTREAM_TRY(exchange_rows(context, *partitions));
-  const auto known = all.split(partitions->count(), [&](const arrow::RecordBatch& rows, auto& places) {
+  // Kept while partitions are made into groups.
+  struct State {
+    std::vector<std::unique_ptr<GroupingThread>> threads;
+    std::unique_ptr<RowPartitions> partitions;
+    Aggregator::Split known;
+  };
+  auto split = all.split(partitions->count(), [&](const arrow::RecordBatch& rows, auto& places) {
     return partitions->places(rows, places);
   });
-  MILLSTREAM_TRY(context.agree(known.status()));
-  return units_of_partitions(
-      context, node.schema, partitions->count(), [&](int partition, std::vector<Batch>& results) -> Status {
+  MILLSTREAM_TRY(context.agree(split.status()));
+  const int count = partitions->count();
+  const auto state = std::make_shared<State>(
+      State{std::move(of_threads), std::move(partitions), std::move(split).ValueUnsafe()});
+  return std::make_unique<PartitionUnits>(
+      node.schema, count, context.options.morsel_rows,
+      [&context, &node, keys, positions_used, state](int partition, std::vector<Batch>& results) -> Status {
         MILLSTREAM_ASSIGN(auto groups, Aggregator::make(node));
-        MILLSTREAM_TRY(groups->merge(*known, partition));
-        return group_partition(context, node, keys, *partitions, partition, positions_used,
+        MILLSTREAM_TRY(groups->merge(state->known, partition));
+        return group_partition(context, node, keys, *state->partitions, partition, positions_used,
                                std::move(groups), 0, results);
       });
 }
@@ -647,16 +663,17 @@ Result<std::unique_ptr<Units>> sorted_units(QueryContext& context, const std::ve
     first.push_back(std::move(with));
   }
   MILLSTREAM_ASSIGN(auto cuts, agree_on_cuts(context, order, first, *positioned));
-  RowPartitions partitions(positioned, std::move(cuts.order), std::move(cuts.codes), context.memory,
-                           context.spill);
+  const auto partitions = std::make_shared<RowPartitions>(
+      positioned, std::move(cuts.order), std::move(cuts.codes), context.memory, context.spill);
   MILLSTREAM_TRY(context.agree(work.run([&](int, const Batch& batch, uint64_t position) -> Status {
     MILLSTREAM_ASSIGN(const auto rows, with_position(batch, positioned, position));
-    return partitions.add(*rows);
+    return partitions->add(*rows);
   })));
-  MILLSTREAM_TRY(exchange_rows(context, partitions));
-  return units_of_partitions(
-      context, schema, partitions.count(), [&](int partition, std::vector<Batch>& results) {
-        return sort_partition(context, order, partitions, partition, schema, 0, results);
+  MILLSTREAM_TRY(exchange_rows(context, *partitions));
+  return std::make_unique<PartitionUnits>(
+      schema, partitions->count(), context.options.morsel_rows,
+      [&context, order, partitions, schema](int partition, std::vector<Batch>& results) {
+        return sort_partition(context, order, *partitions, partition, schema, 0, results);
       });
 }
 

@@ -19,15 +19,13 @@ struct QueryContext {
   QueryContext(comm::Job* job_of_query, const QueryRunOptions& run_options)
       : job(job_of_query),
         options(run_options),
-        memory(run_options.memory_bytes),
+        memory(run_options.memory_bytes, run_options.waiting_bytes),
         spill(run_options.spill_directory) {}
 
   int rank() const { return job == nullptr ? 0 : job->rank(); }
   int size() const { return job == nullptr ? 1 : job->size(); }
   /// One status for all ranks.
-  Status agree(const Status& mine) const {
-    return size() == 1 ? mine : job->agree(mine);
-  }
+  Status agree(const Status& mine) const { return size() == 1 ? mine : job->agree(mine); }
 
   comm::Job* const job;
   const QueryRunOptions& options;

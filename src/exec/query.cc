@@ -26,7 +26,8 @@ constexpr int64_t kMostListed = 64;
 
 class Executor {
  public:
-  Executor(comm::Job* job, const QueryRunOptions& options) : job_(job), options_(options), context_(job, options) {}
+  Executor(comm::Job* job, const QueryRunOptions& options)
+      : job_(job), options_(options), context_(job, options) {}
 
   Result<int64_t> run(const NodePtr& plan, const RowSink& sink) {
     OrderedStreamOptions stream;

@@ -28,6 +28,8 @@ struct QueryRunOptions {
   bool everywhere = false;                 ///< the rows come to every rank, not to rank 0 alone
   std::string spill_directory;             ///< for what does not fit into memory; empty: $TMPDIR or /tmp
   int64_t groups_of_a_thread = 1 << 15;    ///< groups that a thread holds before it deals rows to partitions
+  int64_t waiting_bytes = -1;  ///< of rows that wait in memory for grouping and sorting, the others wait on
+                               ///< disk; -1: half of memory_bytes
   QueryRunStatistics* statistics = nullptr;
 };
 

@@ -13,8 +13,12 @@ namespace millstream::exec {
 /// Counts bytes. Any thread.
 class QueryMemory {
  public:
-  /// 0: no bound.
-  explicit QueryMemory(int64_t budget) : budget_(budget) {}
+  /// `budget` 0: no bound. `waiting`: what rows that can be put on disk may make it hold; -1: half of the budget.
+  explicit QueryMemory(int64_t budget, int64_t waiting = -1)
+      : budget_(budget),
+        waiting_(waiting >= 0 ? waiting
+                 : budget > 0 ? budget / 2
+                              : INT64_MAX) {}
 
   int64_t budget() const { return budget_; }
   int64_t held() const { return held_.load(std::memory_order_relaxed); }
@@ -24,7 +28,8 @@ class QueryMemory {
     const int64_t needed = held() + bytes;
     if (budget_ <= 0 || needed <= budget_) return Status::OK();
     return failed_error(
-        "{} need more than {} of memory, and a rank may use {}; give it more with --memory, or make the query hold "
+        "{} need more than {} of memory, and a rank may use {}; give it more with --memory, or make the "
+        "query hold "
         "fewer rows or columns",
         what, format_bytes(needed), format_bytes(budget_));
   }
@@ -34,19 +39,17 @@ class QueryMemory {
     held_ += bytes;
     return Status::OK();
   }
-  /// The same if no more than half of the budget is held then; what can be put elsewhere asks this way.
-  bool hold_in_first_half(int64_t bytes) {
-    if (budget_ > 0 && held_.fetch_add(bytes) + bytes > budget_ / 2) {
-      held_ -= bytes;
-      return false;
-    }
-    if (budget_ <= 0) held_ += bytes;
-    return true;
+  /// Counts the bytes of rows that may wait on disk as well; false where they have to.
+  bool hold_waiting(int64_t bytes) {
+    if (held_.fetch_add(bytes) + bytes <= waiting_) return true;
+    held_ -= bytes;
+    return false;
   }
   void release(int64_t bytes) { held_ -= bytes; }
 
  private:
   const int64_t budget_;
+  const int64_t waiting_;
   std::atomic<int64_t> held_ = 0;
 };
 

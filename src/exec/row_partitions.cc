@@ -80,7 +80,7 @@ Status RowPartitions::keep(Kept kept) {
   const int64_t total = kept.rows->num_rows();
   if (total == 0) return Status::OK();
   const int64_t bytes = bytes_of(*kept.rows);
-  const bool fits = memory_.hold_in_first_half(bytes);
+  const bool fits = memory_.hold_waiting(bytes);
   std::vector<Spilled> written;
   const size_t partitions = kept.begin.size() - 1;
   if (!fits) {
@@ -136,7 +136,8 @@ Result<Batch> RowPartitions::Reader::piece() {
       const Kept& kept = from.kept_[kept_++];
       const int at = partition_ - kept.first;
       if (at < 0 || at + 1 >= static_cast<int>(kept.begin.size())) continue;
-      const int32_t begin = kept.begin[static_cast<size_t>(at)], end = kept.begin[static_cast<size_t>(at) + 1];
+      const int32_t begin = kept.begin[static_cast<size_t>(at)],
+                    end = kept.begin[static_cast<size_t>(at) + 1];
       if (begin < end) return kept.rows->Slice(begin, end - begin);
     }
     const auto& of_partition = from.spilled_[static_cast<size_t>(partition_)];

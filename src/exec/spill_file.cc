@@ -62,8 +62,8 @@ Result<std::shared_ptr<arrow::RecordBatch>> SpillFile::read(
     const Extent& extent, const std::shared_ptr<arrow::Schema>& schema) const {
   MILLSTREAM_ASSIGN(auto buffer, arrow::AllocateBuffer(extent.bytes));
   for (int64_t done = 0; done < extent.bytes;) {
-    const ssize_t got = ::pread(file_, buffer->mutable_data() + done, static_cast<size_t>(extent.bytes - done),
-                                extent.offset + done);
+    const ssize_t got = ::pread(file_, buffer->mutable_data() + done,
+                                static_cast<size_t>(extent.bytes - done), extent.offset + done);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0)
       return file_error("cannot read again what was written to '{}': {}", folder_,

@@ -127,45 +127,6 @@ class BothUnits final : public Units {
   std::shared_ptr<arrow::Schema> schema_;
 };
 
-class RankUnits final : public Units {
- public:
-  RankUnits(std::shared_ptr<arrow::Schema> schema, std::vector<int> owners,
-            std::vector<std::vector<Batch>> rows, int64_t morsel_rows)
-      : schema_(std::move(schema)),
-        owners_(std::move(owners)),
-        rows_(std::move(rows)),
-        morsel_rows_(morsel_rows) {}
-  const std::shared_ptr<arrow::Schema>& schema() const override { return schema_; }
-  int count() const override { return static_cast<int>(rows_.size()); }
-  int owner(int unit, int) const override { return owners_[static_cast<size_t>(unit)]; }
-
-  Result<std::unique_ptr<UnitStream>> open(int unit) const override {
-    class Stream final : public UnitStream {
-     public:
-      Stream(const std::vector<Batch>& batches, int64_t rows) : batches_(batches), slicer_(rows) {}
-      Result<Batch> next() override {
-        while (true) {
-          if (Batch slice = slicer_.take()) return slice;
-          if (next_ == batches_.size()) return nullptr;
-          slicer_.put(batches_[next_++]);
-        }
-      }
-
-     private:
-      const std::vector<Batch>& batches_;
-      size_t next_ = 0;
-      Slicer slicer_;
-    };
-    return std::make_unique<Stream>(rows_[static_cast<size_t>(unit)], morsel_rows_);
-  }
-
- private:
-  std::shared_ptr<arrow::Schema> schema_;
-  std::vector<int> owners_;
-  std::vector<std::vector<Batch>> rows_;
-  int64_t morsel_rows_;
-};
-
 // Applies a function to every batch.
 class MappedUnits : public Units {
  public:
@@ -316,11 +277,6 @@ std::unique_ptr<Units> units_of_batches(std::shared_ptr<arrow::Schema> schema, s
     }
   }
   return std::make_unique<BatchUnits>(std::move(schema), std::move(cut), morsel_rows);
-}
-
-std::unique_ptr<Units> units_of_ranks(std::shared_ptr<arrow::Schema> schema, std::vector<int> owners,
-                                      std::vector<std::vector<Batch>> rows, int64_t morsel_rows) {
-  return std::make_unique<RankUnits>(std::move(schema), std::move(owners), std::move(rows), morsel_rows);
 }
 
 std::unique_ptr<Units> units_with_filter(std::unique_ptr<Units> units, expr::ExprPtr predicate) {

@@ -50,11 +50,6 @@ std::unique_ptr<Units> units_of_batches(std::shared_ptr<arrow::Schema> schema,
 std::unique_ptr<Units> units_of_both(std::unique_ptr<Units> first, std::unique_ptr<Units> second,
                                      std::shared_ptr<arrow::Schema> schema);
 
-/// Rows in memory, each unit's on the rank that owners[unit] names; rows[unit] is empty on the others.
-std::unique_ptr<Units> units_of_ranks(std::shared_ptr<arrow::Schema> schema, std::vector<int> owners,
-                                      std::vector<std::vector<std::shared_ptr<arrow::RecordBatch>>> rows,
-                                      int64_t morsel_rows);
-
 /// `units` with a filter, or a projection, on top.
 std::unique_ptr<Units> units_with_filter(std::unique_ptr<Units> units, expr::ExprPtr predicate);
 std::unique_ptr<Units> units_with_projection(std::unique_ptr<Units> units,

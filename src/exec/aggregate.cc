@@ -575,10 +575,21 @@ bool uses_positions(AggregateKind kind) {
     case AggregateKind::kDeviationPopulation:
     case AggregateKind::kBoolAnd:
     case AggregateKind::kBoolOr:
+    case AggregateKind::kMedian:
+    case AggregateKind::kQuantileContinuous:
+    case AggregateKind::kQuantileDiscrete:
+    case AggregateKind::kApproximateCountDistinct:
+    case AggregateKind::kCorrelation:
+    case AggregateKind::kCovariancePopulation:
+    case AggregateKind::kCovarianceSample:
       return false;
-    default:
+    case AggregateKind::kAnyValue:
+    case AggregateKind::kFirst:
+    case AggregateKind::kLast:
+    case AggregateKind::kMode:
       return true;
   }
+  return true;
 }
 
 bool Aggregator::has_distinct() const {

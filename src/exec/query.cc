@@ -132,11 +132,11 @@ class Executor {
   Result<std::unique_ptr<Units>> windowed(const plan::Node& node) {
     MILLSTREAM_ASSIGN(auto rows, everything(node.input, "the rows of a window function"));
     // Beside the results: the order of the rows and the values in that order.
-    MILLSTREAM_TRY(check(48 * rows->num_rows(), "the rows of a window function"));
+    MILLSTREAM_TRY(context_.memory.check(48 * rows->num_rows(), "the rows of a window function"));
     const int before = rows->num_columns();
     MILLSTREAM_ASSIGN(rows, compute_windows(node, rows));
     for (int i = before; i < rows->num_columns(); ++i)
-      MILLSTREAM_TRY(hold(bytes_of(*rows->column_data(i)), "the results of a window function"));
+      MILLSTREAM_TRY(context_.memory.hold(bytes_of(*rows->column_data(i)), "the results of a window function"));
     return units_of_batches(node.schema, {std::move(rows)}, options_.morsel_rows);
   }
 

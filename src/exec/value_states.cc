@@ -127,7 +127,7 @@ class QuantileState final : public AggregateState {
         result_(call.result) {}
   void resize(size_t groups) override { values_.resize(groups); }
   Status add(const uint32_t* groups, const arrow::Array* argument, const uint8_t* selected, int64_t rows,
-             uint64_t) override {
+             const Positions&) override {
     const expr::Column<T> values(*argument->data());
     for_rows(groups, {argument}, selected, rows, [&](int64_t i, uint32_t group) {
       values_[group].emplace_back(values[i]);
@@ -135,12 +135,13 @@ class QuantileState final : public AggregateState {
     });
     return Status::OK();
   }
-  void merge(const AggregateState& other, const std::vector<uint32_t>& groups) override {
+  void merge(const AggregateState& other, const std::vector<uint32_t>& from_groups,
+             const std::vector<uint32_t>& groups) override {
     const auto& from = static_cast<const QuantileState&>(other);
     for (size_t i = 0; i < groups.size(); ++i) {
       auto& to = values_[groups[i]];
-      to.insert(to.end(), from.values_[i].begin(), from.values_[i].end());
-      for (const auto& value : from.values_[i]) bytes_ += bytes_of<T>(value);
+      to.insert(to.end(), from.values_[from_groups[i]].begin(), from.values_[from_groups[i]].end());
+      for (const auto& value : from.values_[from_groups[i]]) bytes_ += bytes_of<T>(value);
     }
   }
   Result<ArrayPtr> finish() const override {
@@ -257,20 +258,21 @@ class ModeState final : public AggregateState {
   explicit ModeState(std::shared_ptr<arrow::DataType> type) : type_(std::move(type)) {}
   void resize(size_t groups) override { groups_.resize(groups); }
   Status add(const uint32_t* groups, const arrow::Array* argument, const uint8_t* selected, int64_t rows,
-             uint64_t position) override {
+             const Positions& positions) override {
     const expr::Column<T> values(*argument->data());
     for_rows(groups, {argument}, selected, rows, [&](int64_t i, uint32_t group) {
       groups_[group].values.emplace_back(values[i]);
-      groups_[group].positions.push_back(position + static_cast<uint64_t>(i));
+      groups_[group].positions.push_back(positions[i]);
       bytes_ += bytes_of<T>(groups_[group].values.back()) + 8;
     });
     return Status::OK();
   }
-  void merge(const AggregateState& other, const std::vector<uint32_t>& groups) override {
+  void merge(const AggregateState& other, const std::vector<uint32_t>& from_groups,
+             const std::vector<uint32_t>& groups) override {
     const auto& from = static_cast<const ModeState&>(other);
     for (size_t i = 0; i < groups.size(); ++i) {
       Group& to = groups_[groups[i]];
-      const Group& more = from.groups_[i];
+      const Group& more = from.groups_[from_groups[i]];
       to.values.insert(to.values.end(), more.values.begin(), more.values.end());
       to.positions.insert(to.positions.end(), more.positions.begin(), more.positions.end());
       for (const auto& value : more.values) bytes_ += bytes_of<T>(value) + 8;
@@ -427,7 +429,7 @@ class DistinctState final : public AggregateState {
  public:
   void resize(size_t groups) override { sketches_.resize(groups); }
   Status add(const uint32_t* groups, const arrow::Array* argument, const uint8_t* selected, int64_t rows,
-             uint64_t) override {
+             const Positions&) override {
     functions::with_ordered_type(*argument->type(), [&]<class T>(std::type_identity<T>) {
       const expr::Column<T> values(*argument->data());
       for_rows(groups, {argument}, selected, rows,
@@ -435,9 +437,10 @@ class DistinctState final : public AggregateState {
     });
     return Status::OK();
   }
-  void merge(const AggregateState& other, const std::vector<uint32_t>& groups) override {
+  void merge(const AggregateState& other, const std::vector<uint32_t>& from_groups,
+             const std::vector<uint32_t>& groups) override {
     const auto& from = static_cast<const DistinctState&>(other);
-    for (size_t i = 0; i < groups.size(); ++i) sketches_[groups[i]].merge(from.sketches_[i]);
+    for (size_t i = 0; i < groups.size(); ++i) sketches_[groups[i]].merge(from.sketches_[from_groups[i]]);
   }
   Result<ArrayPtr> finish() const override {
     arrow::Int64Builder builder;
@@ -469,7 +472,7 @@ class PairState final : public AggregateState {
     for (ExactSums* sum : sums()) sum->resize(groups);
     counts_.resize(groups, 0);
   }
-  Status add(const uint32_t*, const arrow::Array*, const uint8_t*, int64_t, uint64_t) override {
+  Status add(const uint32_t*, const arrow::Array*, const uint8_t*, int64_t, const Positions&) override {
     return bug_error("an aggregate of two arguments was given one");
   }
   Status add_pairs(const uint32_t* groups, const arrow::Array& first, const arrow::Array& second,
@@ -488,13 +491,14 @@ class PairState final : public AggregateState {
     });
     return Status::OK();
   }
-  void merge(const AggregateState& other, const std::vector<uint32_t>& groups) override {
+  void merge(const AggregateState& other, const std::vector<uint32_t>& from_groups,
+             const std::vector<uint32_t>& groups) override {
     const auto& from = static_cast<const PairState&>(other);
     const auto ours = sums();
     const auto theirs = from.sums();
     for (size_t i = 0; i < groups.size(); ++i) {
-      counts_[groups[i]] += from.counts_[i];
-      for (size_t s = 0; s < ours.size(); ++s) ours[s]->merge(groups[i], *theirs[s], i);
+      counts_[groups[i]] += from.counts_[from_groups[i]];
+      for (size_t s = 0; s < ours.size(); ++s) ours[s]->merge(groups[i], *theirs[s], from_groups[i]);
     }
   }
   Result<ArrayPtr> finish() const override {

@@ -273,7 +273,7 @@ class Windows {
       MILLSTREAM_TRY(state->add_pairs(groups.data(), *argument, *rows_->column(call.second), counted,
                                       rows_->num_rows()));
     } else {
-      MILLSTREAM_TRY(state->add(groups.data(), argument.get(), counted, rows_->num_rows(), 0));
+      MILLSTREAM_TRY(state->add(groups.data(), argument.get(), counted, rows_->num_rows(), {}));
     }
     MILLSTREAM_ASSIGN(const auto values, state->finish());
     return gather(values, std::vector<int32_t>(groups.begin(), groups.end()));
@@ -567,7 +567,7 @@ class Windows {
                                         *taken->column(1)->Slice(behind, rows), counted, rows));
       } else {
         MILLSTREAM_TRY(state->add(group.data(), argument->Slice(behind, rows).get(), counted, rows,
-                                  static_cast<uint64_t>(behind)));
+                                  {static_cast<uint64_t>(behind)}));
       }
       behind = end;
       MILLSTREAM_ASSIGN(auto value, state->finish());

@@ -16,6 +16,8 @@ RowOrder order_of(const Node& node) {
       return order;
     case NodeKind::kFilter:
     case NodeKind::kLimit:
+    case NodeKind::kAttach:
+    case NodeKind::kWindow:
       return order_of(*node.input);
     case NodeKind::kProject: {
       // Keys that the projection keeps, up to the first that it does not.

@@ -21,6 +21,7 @@
 #include "exec/query.h"
 #include "exec/value_text.h"
 #include "expr/type.h"
+#include "loader/survey_cache.h"
 #include "plan/planner.h"
 
 namespace millstream::cli {
@@ -251,6 +252,7 @@ Status run(const Options& options, comm::Job& job, const std::string& text, plan
   exec::QueryRunOptions run_options;
   run_options.threads = threads;
   run_options.memory_bytes = memory_bytes;
+  run_options.spill_directory = loader::cache_directory(options.cache_directory);
   exec::QueryRunStatistics statistics;
   run_options.statistics = &statistics;
   const auto rows =
@@ -263,11 +265,11 @@ Status run(const Options& options, comm::Job& job, const std::string& text, plan
   MILLSTREAM_TRY(job.agree(status));
 
   double memory = static_cast<double>(peak_rss_bytes());
-  int64_t bytes_spilled = statistics.bytes_spilled;
+  int64_t spilled_bytes = statistics.spilled_bytes;
   if (job.size() > 1) {
     status = job.world().all_reduce(&memory, 1, comm::DataType::kDouble, comm::ReduceOp::kMax);
     if (status.ok())
-      status = job.world().all_reduce(&bytes_spilled, 1, comm::DataType::kInt64, comm::ReduceOp::kSum);
+      status = job.world().all_reduce(&spilled_bytes, 1, comm::DataType::kInt64, comm::ReduceOp::kSum);
   }
   MILLSTREAM_TRY(job.agree(status));
   if (job.rank() != 0) return Status::OK();
@@ -276,7 +278,7 @@ Status run(const Options& options, comm::Job& job, const std::string& text, plan
     JsonObject object;
     object.add("rows", *rows).add("seconds", seconds).add("seconds_compile", seconds_compile);
     object.add("peak_rss_bytes", static_cast<int64_t>(memory));
-    object.add("bytes_spilled", bytes_spilled);
+    object.add("spilled_bytes", spilled_bytes);
     if (const auto* json = dynamic_cast<const JsonOutput*>(output.get())) {
       object.add_json("data", json->data());
     } else {
@@ -287,8 +289,8 @@ Status run(const Options& options, comm::Job& job, const std::string& text, plan
     print(table->table().text(terminal_width()));
   } else if (!options.quiet) {
     const std::string spilled =
-        bytes_spilled > 0
-            ? fmt::format("; {} did not fit into memory and went through files", format_bytes(bytes_spilled))
+        spilled_bytes > 0
+            ? fmt::format("; {} did not fit into memory and went through files", format_bytes(spilled_bytes))
             : std::string();
     print(fmt::format("{} row{} written to {} in {:.2f} s{}\n", format_count(*rows), *rows == 1 ? "" : "s",
                       options.output, seconds, spilled));

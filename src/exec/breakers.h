@@ -7,9 +7,9 @@
 
 #include <memory>
 
+#include "base/spill_file.h"
 #include "exec/query.h"
 #include "exec/query_memory.h"
-#include "exec/spill_file.h"
 #include "exec/units.h"
 
 namespace millstream::exec {

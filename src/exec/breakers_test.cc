@@ -13,7 +13,7 @@ constexpr int64_t kRows = 300000;
 
 struct Ran {
   std::shared_ptr<arrow::Table> rows;
-  int64_t bytes_spilled = 0;
+  int64_t spilled_bytes = 0;
 };
 
 class BreakersTest : public ::testing::Test {
@@ -55,18 +55,18 @@ class BreakersTest : public ::testing::Test {
                      return Status::OK();
                    }).status());
     MILLSTREAM_ASSIGN(auto rows, arrow::Table::FromRecordBatches(plan->schema, batches));
-    return Ran{std::move(rows), statistics.bytes_spilled};
+    return Ran{std::move(rows), statistics.spilled_bytes};
   }
 
   // The same rows in the same order in little memory, on disk in between.
   static void expect_the_same_in(int64_t memory_bytes, const std::string& query) {
     const auto roomy = run(query, 0, 1);
     ASSERT_OK(roomy);
-    EXPECT_EQ(roomy->bytes_spilled, 0);
+    EXPECT_EQ(roomy->spilled_bytes, 0);
     for (const int threads : {1, 3}) {
       const auto tight = run(query, memory_bytes, threads);
       ASSERT_OK(tight);
-      EXPECT_GT(tight->bytes_spilled, 0) << query;
+      EXPECT_GT(tight->spilled_bytes, 0) << query;
       EXPECT_TRUE(tight->rows->Equals(*roomy->rows)) << query;
     }
     const auto threaded = run(query, 0, 3);

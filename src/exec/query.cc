@@ -46,7 +46,7 @@ class Executor {
       return sink(arrow::RecordBatch::Make(plan->schema, batch->num_rows(), batch->columns()));
     });
   }
-  int64_t bytes_spilled() const { return context_.spill.bytes_written(); }
+  int64_t spilled_bytes() const { return context_.spill.bytes(); }
 
  private:
   static bool has_subqueries(const plan::Node& node) {
@@ -136,7 +136,8 @@ class Executor {
     const int before = rows->num_columns();
     MILLSTREAM_ASSIGN(rows, compute_windows(node, rows));
     for (int i = before; i < rows->num_columns(); ++i)
-      MILLSTREAM_TRY(context_.memory.hold(bytes_of(*rows->column_data(i)), "the results of a window function"));
+      MILLSTREAM_TRY(
+          context_.memory.hold(bytes_of(*rows->column_data(i)), "the results of a window function"));
     return units_of_batches(node.schema, {std::move(rows)}, options_.morsel_rows);
   }
 
@@ -306,7 +307,7 @@ Result<int64_t> run_query(comm::Job* job, const NodePtr& plan, const QueryRunOpt
                           const RowSink& sink) {
   Executor executor(job, options);
   auto rows = executor.run(plan, sink);
-  if (options.statistics != nullptr) options.statistics->bytes_spilled = executor.bytes_spilled();
+  if (options.statistics != nullptr) options.statistics->spilled_bytes = executor.spilled_bytes();
   return rows;
 }
 

@@ -18,7 +18,7 @@
 namespace millstream::exec {
 
 struct QueryRunStatistics {
-  int64_t bytes_spilled = 0;  ///< by this rank
+  int64_t spilled_bytes = 0;  ///< by this rank
 };
 
 struct QueryRunOptions {

@@ -8,9 +8,9 @@
 
 #include <arrow/api.h>
 
+#include "base/spill_file.h"
 #include "exec/key_order.h"
 #include "exec/query_memory.h"
-#include "exec/spill_file.h"
 
 namespace millstream::exec {
 
@@ -66,7 +66,7 @@ class RowPartitions {
     std::vector<int32_t> begin;  // of partitions from it on, and the end
   };
   struct Spilled {
-    SpillFile::Extent extent;
+    int64_t offset = 0, bytes = 0;
     int64_t rows = 0;
   };
   Status keep(Kept kept);

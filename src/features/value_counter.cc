@@ -2,13 +2,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <filesystem>
-
-#include <fcntl.h>
-#include <unistd.h>
 
 #include "base/cpu_share.h"
 #include "base/hash.h"
@@ -121,54 +116,6 @@ bool CountRecords::next(std::string_view& records, Record* record) {
   *record = {numbers[0], numbers[1], records.substr(kHeader, length)};
   records.remove_prefix(std::min(records.size(), kHeader + padded(length)));
   return true;
-}
-
-SpillFile::~SpillFile() {
-  if (file_ >= 0) ::close(file_);
-}
-
-Result<int64_t> SpillFile::append(std::string_view bytes) {
-  const std::lock_guard lock(mutex_);
-  if (file_ < 0) {
-    std::error_code error;
-    std::filesystem::create_directories(directory_, error);
-    std::string path = directory_ + "/counts-XXXXXX";
-    file_ = ::mkostemp(path.data(), O_CLOEXEC);
-    if (file_ < 0) {
-      return file_error(
-          "counts of values do not fit in memory and can't be written to {}: {}; give another place with "
-          "--cache or "
-          "$MILLSTREAM_CACHE, or more memory with --memory",
-          directory_, std::strerror(errno));
-    }
-    ::unlink(path.c_str());
-  }
-  const int64_t offset = end_;
-  while (!bytes.empty()) {
-    const ssize_t written = ::pwrite(file_, bytes.data(), bytes.size(), end_);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) {
-      return file_error("counts of values do not fit in memory, and {} has no room for them: {}", directory_,
-                        std::strerror(written < 0 ? errno : ENOSPC));
-    }
-    bytes.remove_prefix(static_cast<size_t>(written));
-    end_ += written;
-  }
-  return offset;
-}
-
-Status SpillFile::read(int64_t offset, int64_t size, char* out) const {
-  while (size > 0) {
-    const ssize_t got = ::pread(file_, out, static_cast<size_t>(size), offset);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0)
-      return file_error("counts of values can't be read back from {}: {}", directory_,
-                        got < 0 ? std::strerror(errno) : "the file is shorter than what was written");
-    offset += got;
-    out += got;
-    size -= got;
-  }
-  return Status::OK();
 }
 
 CountTable::CountTable() {

@@ -16,6 +16,7 @@
 
 #include <arrow/api.h>
 
+#include "base/spill_file.h"
 #include "base/status.h"
 #include "expr/text_table.h"
 
@@ -50,25 +51,6 @@ class CountRecords {
   static void append(std::string& records, const Record& record);
   /// The first record; `records` goes on behind it. False at the end, and where the bytes are damaged.
   static bool next(std::string_view& records, Record* record);
-};
-
-/// A file without a name in `directory`, made when something is written to it. Thread-safe.
-class SpillFile {
- public:
-  explicit SpillFile(std::string directory) : directory_(std::move(directory)) {}
-  ~SpillFile();
-  SpillFile(const SpillFile&) = delete;
-  SpillFile& operator=(const SpillFile&) = delete;
-  /// Where the bytes are from now on.
-  Result<int64_t> append(std::string_view bytes);
-  Status read(int64_t offset, int64_t size, char* out) const;
-  int64_t bytes() const { return end_; }
-
- private:
-  std::string directory_;
-  mutable std::mutex mutex_;
-  int file_ = -1;
-  int64_t end_ = 0;
 };
 
 /// Counts of one thread, or of one part. Not thread-safe.

@@ -66,6 +66,7 @@ Status run(const StreamingQueryRequest& request, const plan::NodePtr& plan, bool
   options.threads = request.threads;
   options.memory_bytes = request.memory_bytes;
   options.everywhere = everywhere;
+  options.spill_directory = cache_directory(request.cache_directory);
   const auto sink = [&](const std::shared_ptr<arrow::RecordBatch>& batch) {
     return writer == nullptr ? Status::OK() : writer->write(*batch);
   };

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from harness import ProgramTest, main
 
-KEYS = "rows seconds seconds_compile peak_rss_bytes bytes_spilled data".split()
+KEYS = "rows seconds seconds_compile peak_rss_bytes spilled_bytes data".split()
 
 
 class Query(ProgramTest):
@@ -105,11 +105,11 @@ class Query(ProgramTest):
     def test_what_does_not_fit_into_memory_waits_on_disk(self):
         query = "SELECT k, s FROM 't/*.parquet' ORDER BY s, x DESC"
         roomy = self.run_program("query", query, "-o", "roomy.parquet", "--json").json()
-        self.assertEqual(roomy["bytes_spilled"], 0)
+        self.assertEqual(roomy["spilled_bytes"], 0)
         for ranks in (1, 2, 3):
             tight = self.run_program("query", query, "-o", f"tight{ranks}.parquet", "--json", "--memory", "60000",
                                      "--ranks", ranks).json()
-            self.assertGreater(tight["bytes_spilled"], 0)
+            self.assertGreater(tight["spilled_bytes"], 0)
             self.assertEqual(pq.read_table(self.scratch / f"tight{ranks}.parquet"),
                              pq.read_table(self.scratch / "roomy.parquet"))
 

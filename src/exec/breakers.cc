@@ -32,6 +32,7 @@ constexpr int kSampleUnits = 4;
 constexpr int64_t kSampleRows = 1024;                  // of each
 constexpr int64_t kSplitSampleRows = 1 << 14;          // of a partition that is too large
 constexpr int64_t kExchangeBytes = int64_t{32} << 20;  // that a rank sends at a time
+constexpr int64_t kMostBytesAtOnce = int64_t{512} << 20;
 constexpr int64_t kAlignment = 64;
 constexpr std::string_view kGroups = "the groups of an aggregate";
 constexpr std::string_view kSortedRows = "the rows of ORDER BY";
@@ -340,13 +341,12 @@ Status exchange_rows(QueryContext& context, RowPartitions& partitions) {
 
 // ---- partitions that fit
 
-// The rows of a partition cut into ranges again; null where they are few enough, or nearly all of one key. `most_bytes`
-// 0: no bound.
+// The rows of a partition cut into ranges again; null where they are few enough, or nearly all of one key.
 Result<std::unique_ptr<RowPartitions>> cut_again(QueryContext& context,
                                                  const std::vector<plan::SortKey>& keys,
                                                  const RowPartitions& rows, int partition, int64_t most_bytes,
                                                  int depth) {
-  if (most_bytes <= 0 || rows.bytes(partition) <= most_bytes || depth == kDeepestSplit) return nullptr;
+  if (rows.bytes(partition) <= most_bytes || depth == kDeepestSplit) return nullptr;
   const auto key_schema = schema_of_keys(*rows.schema(), keys);
   std::vector<Batch> samples;
   auto reader = rows.read(partition, plan::kBlockRows);
@@ -371,9 +371,12 @@ Result<std::unique_ptr<RowPartitions>> cut_again(QueryContext& context,
   }
 }
 
-// What one of the threads that work on partitions may hold of rows.
+// What one of the threads that work on partitions may hold of rows. No more than that anyway: the texts of a column in
+// one piece have less than 2 GiB.
 int64_t most_bytes_at_once(const QueryContext& context) {
-  return context.memory.budget() / (8 * std::max(1, context.options.threads));
+  const int64_t budget = context.memory.budget();
+  if (budget <= 0) return kMostBytesAtOnce;
+  return std::min(kMostBytesAtOnce, budget / (8 * std::max(1, context.options.threads)));
 }
 
 // The partitions as units, each made when it is asked for: what is sorted or grouped is never there as a whole.

@@ -250,15 +250,20 @@ Result<Options> parse_command_line(int argc, char** argv) {
     command->add_flag("--json", options.json, "One JSON object on standard output");
     command->add_flag("--quiet", options.quiet, "No progress and no notices");
   };
+  const auto add_cache = [&](CLI::App* command) {
+    command
+        ->add_option(
+            "--cache", options.cache_directory,
+            "Folder that keeps what was found out about data, compiled code, and rows for which there is no "
+            "memory; default: $MILLSTREAM_CACHE or ~/.cache/millstream")
+        ->type_name("DIR");
+  };
   const auto add_loading = [&](CLI::App* command) {
     command
         ->add_option("--transport", raw.transport,
                      "How rows come to trainers on a host: auto, shared, messages")
         ->type_name("T");
-    command
-        ->add_option("--cache", options.cache_directory,
-                     "Folder that keeps what was found out about data; default: ~/.cache/millstream")
-        ->type_name("DIR");
+    add_cache(command);
   };
   const auto add_recipe = [&](CLI::App* command) {
     command->add_option("RECIPE", options.recipe, "The recipe, a TOML file")->type_name("")->required();
@@ -356,6 +361,7 @@ Result<Options> parse_command_line(int argc, char** argv) {
                    "Where the rows go, a .parquet or .csv file; default: print")
       ->type_name("OUT");
   query->add_flag("--overwrite", options.overwrite, "Replace an existing file");
+  add_cache(query);
   add_common(query);
 
   CLI::App* explain = add_command(

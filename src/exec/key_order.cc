@@ -13,6 +13,7 @@ constexpr int kBits = 64;
 constexpr size_t kMostTexts = 4096;
 // Codes beside those of values: NULL and what is out of the sample's range, on both sides.
 constexpr uint64_t kBelow = 1, kFirst = 2;
+constexpr int kFewestBits = 3;  // those codes, one of a value, and the one above
 
 bool is_text(const arrow::DataType& type) {
   return type.id() == arrow::Type::STRING || type.id() == arrow::Type::BINARY;
@@ -27,7 +28,7 @@ Result<KeyOrder> KeyOrder::learn(std::vector<plan::SortKey> keys, const arrow::R
   std::vector<uint64_t> codes(static_cast<size_t>(rows));
   for (size_t k = 0; k < keys.size(); ++k) {
     const plan::SortKey& key = keys[k];
-    if (left < 2) break;  // not even NULL and the rest can be told apart
+    if (left < kFewestBits) break;
     auto column = std::make_shared<Column>();
     column->key = key;
     const arrow::Array& values = *sample.column(static_cast<int>(k));

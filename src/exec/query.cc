@@ -35,7 +35,7 @@ class Executor {
     stream.everywhere = options_.everywhere;
     MILLSTREAM_ASSIGN(plan_, with_values(plan));
     NodePtr node = plan_;
-    if (node->kind == NodeKind::kLimit && node->input->kind != NodeKind::kSort) {
+    if (node->kind == NodeKind::kLimit && (node->input->kind != NodeKind::kSort || !is_of_few(*node))) {
       stream.limit = node->limit;
       stream.offset = node->offset;
       node = node->input;
@@ -217,12 +217,17 @@ class Executor {
     return grouped_units(context_, node, std::move(input));
   }
 
-  // Of a LIMIT above only its rows are kept, on every rank.
+  // Whether the rows up to a limit are so few that every rank may hold them.
+  static bool is_of_few(const plan::Node& limit) {
+    return limit.limit >= 0 && limit.limit <= plan::kBlockRows && limit.offset <= plan::kBlockRows;
+  }
+
+  // Of a LIMIT of few above only its rows are kept, on every rank.
   Result<std::unique_ptr<Units>> sorted(const plan::Node& node, const NodePtr& limit) {
     MILLSTREAM_ASSIGN(auto input, units(node.input));
-    if (limit == nullptr || limit->limit < 0) {
+    if (limit == nullptr || !is_of_few(*limit)) {
       MILLSTREAM_ASSIGN(auto sorted, sorted_units(context_, node.sort_keys, std::move(input)));
-      if (limit == nullptr || limit->offset == 0) return sorted;
+      if (limit == nullptr) return sorted;
       return limited(std::move(sorted), *limit);
     }
     const auto schema = input->schema();

@@ -8,14 +8,11 @@
 #include <mutex>
 #include <thread>
 
-#include <arrow/io/memory.h>
-#include <arrow/ipc/reader.h>
-#include <arrow/ipc/writer.h>
-
 #include "base/progress.h"
 #include "comm/all_to_all.h"
 #include "exec/aggregate.h"
 #include "exec/batch_bytes.h"
+#include "exec/row_bytes.h"
 #include "exec/row_partitions.h"
 #include "exec/sort.h"
 #include "expr/expression.h"
@@ -216,20 +213,15 @@ Result<Cuts> agree_on_cuts(QueryContext& context, const std::vector<plan::SortKe
   }();
   MILLSTREAM_TRY(context.agree(sample.status()));
   if (context.size() == 1) return make_cuts(keys, *sample, kPartitions);
-  const auto bytes = arrow::ipc::SerializeRecordBatch(**sample, arrow::ipc::IpcWriteOptions::Defaults());
+  const auto bytes = to_bytes(**sample);
   MILLSTREAM_TRY(context.agree(bytes.status()));
   MILLSTREAM_ASSIGN(const auto messages,
                     context.job->world().allgather_bytes({reinterpret_cast<const char*>((*bytes)->data()),
                                                           static_cast<size_t>((*bytes)->size())}));
   std::vector<Batch> samples;
   for (const std::string& message : messages) {
-    MILLSTREAM_ASSIGN(std::shared_ptr<arrow::Buffer> buffer,
-                      arrow::AllocateBuffer(static_cast<int64_t>(message.size())));
-    std::memcpy(buffer->mutable_data(), message.data(), message.size());
-    arrow::io::BufferReader reader(std::move(buffer));
-    arrow::ipc::DictionaryMemo memo;
-    MILLSTREAM_ASSIGN(auto rows, arrow::ipc::ReadRecordBatch(
-                                     key_schema, &memo, arrow::ipc::IpcReadOptions::Defaults(), &reader));
+    MILLSTREAM_ASSIGN(auto rows,
+                      from_bytes(key_schema, message.data(), static_cast<int64_t>(message.size())));
     samples.push_back(std::move(rows));
   }
   MILLSTREAM_ASSIGN(const auto all, concatenate(key_schema, samples));
@@ -244,7 +236,6 @@ int owner_of(int partition, int count, int ranks) {
 
 struct PieceHeader {
   int64_t bytes = 0;
-  int64_t rows = 0;
   int64_t partition = 0;
 };
 
@@ -265,9 +256,8 @@ class Outbox {
         if (++partition_ < end_) reader_ = partitions_.read(partition_, plan::kBlockRows);
         continue;
       }
-      MILLSTREAM_ASSIGN(const auto piece,
-                        arrow::ipc::SerializeRecordBatch(*rows, arrow::ipc::IpcWriteOptions::Defaults()));
-      const PieceHeader header{piece->size(), rows->num_rows(), partition_};
+      MILLSTREAM_ASSIGN(const auto piece, to_bytes(*rows));
+      const PieceHeader header{piece->size(), partition_};
       bytes.append(reinterpret_cast<const char*>(&header), sizeof header);
       bytes.resize((bytes.size() + kAlignment - 1) / kAlignment * kAlignment);
       bytes.append(reinterpret_cast<const char*>(piece->data()), static_cast<size_t>(piece->size()));
@@ -290,13 +280,7 @@ Status file_pieces(const std::shared_ptr<arrow::Buffer>& buffer, RowPartitions& 
     std::memcpy(&header, buffer->data() + at, sizeof header);
     at += kAlignment;
     // Rows of their own, so that the whole message does not stay for the sake of a few.
-    MILLSTREAM_ASSIGN(std::shared_ptr<arrow::Buffer> bytes, arrow::AllocateBuffer(header.bytes));
-    std::memcpy(bytes->mutable_data(), buffer->data() + at, static_cast<size_t>(header.bytes));
-    arrow::io::BufferReader reader(std::move(bytes));
-    arrow::ipc::DictionaryMemo memo;
-    MILLSTREAM_ASSIGN(auto rows,
-                      arrow::ipc::ReadRecordBatch(partitions.schema(), &memo,
-                                                  arrow::ipc::IpcReadOptions::Defaults(), &reader));
+    MILLSTREAM_ASSIGN(auto rows, from_bytes(partitions.schema(), buffer->data() + at, header.bytes));
     MILLSTREAM_TRY(partitions.add(static_cast<int>(header.partition), std::move(rows)));
     at += (header.bytes + kAlignment - 1) / kAlignment * kAlignment;
   }

@@ -8,11 +8,8 @@
 #include <mutex>
 #include <thread>
 
-#include <arrow/io/memory.h>
-#include <arrow/ipc/reader.h>
-#include <arrow/ipc/writer.h>
-
 #include "base/progress.h"
+#include "exec/row_bytes.h"
 
 namespace millstream::exec {
 namespace {
@@ -125,20 +122,14 @@ Result<std::string> batch_message(const Batch& batch) {
   std::string message = "B";
   const int64_t rows = batch->num_rows();
   message.append(reinterpret_cast<const char*>(&rows), sizeof rows);
-  MILLSTREAM_ASSIGN(auto bytes,
-                    arrow::ipc::SerializeRecordBatch(*batch, arrow::ipc::IpcWriteOptions::Defaults()));
+  MILLSTREAM_ASSIGN(const auto bytes, to_bytes(*batch));
   message.append(reinterpret_cast<const char*>(bytes->data()), static_cast<size_t>(bytes->size()));
   return message;
 }
 
 Result<Batch> read_batch(const std::shared_ptr<arrow::Schema>& schema, const std::string& message) {
   constexpr size_t kHead = 1 + sizeof(int64_t);
-  // A copy of its own, aligned as Arrow wants it.
-  MILLSTREAM_ASSIGN(auto buffer, arrow::AllocateBuffer(static_cast<int64_t>(message.size() - kHead)));
-  std::memcpy(buffer->mutable_data(), message.data() + kHead, message.size() - kHead);
-  arrow::io::BufferReader reader(std::shared_ptr<arrow::Buffer>(std::move(buffer)));
-  arrow::ipc::DictionaryMemo memo;
-  return arrow::ipc::ReadRecordBatch(schema, &memo, arrow::ipc::IpcReadOptions::Defaults(), &reader);
+  return from_bytes(schema, message.data() + kHead, static_cast<int64_t>(message.size() - kHead));
 }
 
 // Counts rows against offset and limit.

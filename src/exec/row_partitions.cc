@@ -2,31 +2,14 @@
 
 #include <algorithm>
 
-#include <arrow/io/memory.h>
-#include <arrow/ipc/reader.h>
-#include <arrow/ipc/writer.h>
-#include <arrow/util/compression.h>
-
 #include "exec/batch_bytes.h"
+#include "exec/row_bytes.h"
 #include "exec/sort.h"
 #include "expr/expression.h"
 
 namespace millstream::exec {
 
 using Batch = std::shared_ptr<arrow::RecordBatch>;
-
-namespace {
-
-// As they go to disk.
-Result<std::shared_ptr<arrow::Buffer>> serialized(const arrow::RecordBatch& rows) {
-  auto options = arrow::ipc::IpcWriteOptions::Defaults();
-  options.use_threads = false;
-  MILLSTREAM_ASSIGN(auto codec, arrow::util::Codec::Create(arrow::Compression::LZ4_FRAME));
-  options.codec = std::move(codec);
-  return arrow::ipc::SerializeRecordBatch(rows, options);
-}
-
-}  // namespace
 
 Buckets bucket(const std::vector<uint32_t>& places, int count) {
   Buckets result;
@@ -107,7 +90,8 @@ Status RowPartitions::keep(Kept kept) {
       Spilled spilled;
       spilled.rows = rows;
       if (rows > 0) {
-        MILLSTREAM_ASSIGN(const auto written_rows, serialized(*kept.rows->Slice(kept.begin[p], rows)));
+        MILLSTREAM_ASSIGN(const auto written_rows,
+                          to_bytes(*kept.rows->Slice(kept.begin[p], rows), /*compressed=*/true));
         spilled.bytes = written_rows->size();
         MILLSTREAM_ASSIGN(spilled.offset, spill_.append({reinterpret_cast<const char*>(written_rows->data()),
                                                          static_cast<size_t>(spilled.bytes)}));
@@ -167,11 +151,7 @@ Result<Batch> RowPartitions::Reader::piece() {
   }
   MILLSTREAM_ASSIGN(std::shared_ptr<arrow::Buffer> buffer, arrow::AllocateBuffer(spilled.bytes));
   MILLSTREAM_TRY(from.spill_.read(spilled.offset, spilled.bytes, buffer->mutable_data()));
-  arrow::io::BufferReader reader(std::move(buffer));
-  arrow::ipc::DictionaryMemo memo;
-  auto options = arrow::ipc::IpcReadOptions::Defaults();
-  options.use_threads = false;
-  return arrow::ipc::ReadRecordBatch(from.schema_, &memo, options, &reader);
+  return from_bytes(from.schema_, std::move(buffer));
 }
 
 Result<Batch> RowPartitions::Reader::next() {

@@ -169,13 +169,8 @@ struct Cuts {
 };
 
 Result<Cuts> make_cuts(const std::vector<plan::SortKey>& keys, const Batch& sample, int parts) {
-  // Column k of the sample is key k's.
-  MILLSTREAM_ASSIGN(auto order, KeyOrder::learn(keys, *sample));
-  std::vector<plan::SortKey> places = keys;
-  for (size_t k = 0; k < places.size(); ++k) places[k].column = static_cast<int>(k);
-  MILLSTREAM_ASSIGN(const auto order_of_sample, KeyOrder::learn(places, *sample));
   std::vector<uint64_t> codes;
-  MILLSTREAM_TRY(order_of_sample.codes(*sample, codes));
+  MILLSTREAM_ASSIGN(auto order, KeyOrder::learn(keys, *sample, &codes));
   return Cuts{std::make_shared<const KeyOrder>(std::move(order)), cuts_of(std::move(codes), parts)};
 }
 

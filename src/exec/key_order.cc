@@ -21,7 +21,8 @@ bool is_text(const arrow::DataType& type) {
 
 }  // namespace
 
-Result<KeyOrder> KeyOrder::learn(std::vector<plan::SortKey> keys, const arrow::RecordBatch& sample) {
+Result<KeyOrder> KeyOrder::learn(std::vector<plan::SortKey> keys, const arrow::RecordBatch& sample,
+                                 std::vector<uint64_t>* codes_of_sample) {
   KeyOrder result;
   int left = kBits;
   const int64_t rows = sample.num_rows();
@@ -75,17 +76,25 @@ Result<KeyOrder> KeyOrder::learn(std::vector<plan::SortKey> keys, const arrow::R
     result.columns_.push_back(std::move(column));
     if (!complete) break;
   }
+  if (codes_of_sample != nullptr)
+    MILLSTREAM_TRY(result.codes_of(sample.columns(), static_cast<size_t>(rows), *codes_of_sample));
   return result;
 }
 
-Status KeyOrder::codes(const arrow::RecordBatch& rows, std::vector<uint64_t>& out) const {
-  const auto count = static_cast<size_t>(rows.num_rows());
+Status KeyOrder::codes(const arrow::RecordBatch& rows, std::vector<uint64_t>& codes) const {
+  arrow::ArrayVector values;
+  for (const auto& column : columns_) values.push_back(rows.column(column->key.column));
+  return codes_of(values, static_cast<size_t>(rows.num_rows()), codes);
+}
+
+Status KeyOrder::codes_of(const arrow::ArrayVector& arrays, size_t count, std::vector<uint64_t>& out) const {
   out.assign(count, 0);
   std::vector<uint64_t> values(count);
   // Rows whose code says no more than "out of the range of the sample": what follows must not count.
   std::vector<uint8_t> closed;
-  for (const auto& column : columns_) {
-    const arrow::Array& array = *rows.column(column->key.column);
+  for (size_t k = 0; k < columns_.size(); ++k) {
+    const auto& column = columns_[k];
+    const arrow::Array& array = *arrays[k];
     const bool nulls = array.null_count() > 0;
     const int shift = column->shift;
     uint64_t above;

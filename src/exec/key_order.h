@@ -19,13 +19,17 @@ namespace millstream::exec {
 
 class KeyOrder {
  public:
-  /// Column k of `sample` has values of key k; it may be empty.
-  static Result<KeyOrder> learn(std::vector<plan::SortKey> keys, const arrow::RecordBatch& sample);
+  /// Column k of `sample` has values of key k; it may be empty. `codes_of_sample` (null: not wanted) become its codes.
+  static Result<KeyOrder> learn(std::vector<plan::SortKey> keys, const arrow::RecordBatch& sample,
+                                std::vector<uint64_t>* codes_of_sample = nullptr);
 
   /// codes[i] of row i: where row a comes before row b, code(a) <= code(b). Any thread.
   Status codes(const arrow::RecordBatch& rows, std::vector<uint64_t>& codes) const;
 
  private:
+  // values[k]: those of key k.
+  Status codes_of(const arrow::ArrayVector& values, size_t count, std::vector<uint64_t>& codes) const;
+
   struct Column {
     plan::SortKey key;
     bool is_text = false;

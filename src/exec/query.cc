@@ -26,13 +26,12 @@ constexpr int64_t kMostListed = 64;
 
 class Executor {
  public:
-  Executor(comm::Job* job, const QueryRunOptions& options)
-      : job_(job), options_(options), context_(job, options) {}
+  Executor(comm::Job* job, const QueryRunOptions& options) : context_(job, options) {}
 
   Result<int64_t> run(const NodePtr& plan, const RowSink& sink) {
     OrderedStreamOptions stream;
-    stream.threads = options_.threads;
-    stream.everywhere = options_.everywhere;
+    stream.threads = context_.options.threads;
+    stream.everywhere = context_.options.everywhere;
     MILLSTREAM_ASSIGN(plan_, with_values(plan));
     NodePtr node = plan_;
     if (node->kind == NodeKind::kLimit && (node->input->kind != NodeKind::kSort || !is_of_few(*node))) {
@@ -42,7 +41,7 @@ class Executor {
     }
     MILLSTREAM_ASSIGN(auto input, units(node));
     // What is known now of NULLs may be more than the plan says.
-    return stream_in_order(job_, *input, stream, [&](const Batch& batch) {
+    return stream_in_order(context_.job, *input, stream, [&](const Batch& batch) {
       return sink(arrow::RecordBatch::Make(plan->schema, batch->num_rows(), batch->columns()));
     });
   }
@@ -116,10 +115,10 @@ class Executor {
   Result<Batch> everything(const NodePtr& node, std::string_view what) {
     MILLSTREAM_ASSIGN(auto input, units(node));
     OrderedStreamOptions stream;
-    stream.threads = options_.threads;
+    stream.threads = context_.options.threads;
     stream.everywhere = true;
     std::vector<Batch> batches;
-    MILLSTREAM_TRY(stream_in_order(job_, *input, stream, [&](const Batch& batch) -> Status {
+    MILLSTREAM_TRY(stream_in_order(context_.job, *input, stream, [&](const Batch& batch) -> Status {
       MILLSTREAM_TRY(context_.memory.hold(bytes_of(*batch), what));
       batches.push_back(batch);
       return Status::OK();
@@ -138,7 +137,7 @@ class Executor {
     for (int i = before; i < rows->num_columns(); ++i)
       MILLSTREAM_TRY(
           context_.memory.hold(bytes_of(*rows->column_data(i)), "the results of a window function"));
-    return units_of_batches(node.schema, {std::move(rows)}, options_.morsel_rows);
+    return units_of_batches(node.schema, {std::move(rows)}, context_.options.morsel_rows);
   }
 
   // IN (SELECT …) of many values.
@@ -158,7 +157,7 @@ class Executor {
   Result<std::unique_ptr<Units>> units(const NodePtr& node) {
     if (plan::streams(*node)) {
       MILLSTREAM_ASSIGN(auto pipeline, plan::to_pipeline(node));
-      return units_of_pipeline(std::move(pipeline), options_.morsel_rows);
+      return units_of_pipeline(std::move(pipeline), context_.options.morsel_rows);
     }
     switch (node->kind) {
       case NodeKind::kFilter: {
@@ -199,17 +198,17 @@ class Executor {
   }
   Result<std::unique_ptr<Units>> limited(std::unique_ptr<Units> input, const plan::Node& limit) {
     OrderedStreamOptions stream;
-    stream.threads = options_.threads;
+    stream.threads = context_.options.threads;
     stream.limit = limit.limit;
     stream.offset = limit.offset;
     stream.everywhere = true;
     std::vector<Batch> batches;
-    MILLSTREAM_TRY(stream_in_order(job_, *input, stream, [&](const Batch& batch) -> Status {
+    MILLSTREAM_TRY(stream_in_order(context_.job, *input, stream, [&](const Batch& batch) -> Status {
       MILLSTREAM_TRY(context_.memory.hold(bytes_of(*batch), "the rows of a LIMIT in a subquery"));
       batches.push_back(batch);
       return Status::OK();
     }));
-    return units_of_batches(input->schema(), std::move(batches), options_.morsel_rows);
+    return units_of_batches(input->schema(), std::move(batches), context_.options.morsel_rows);
   }
 
   Result<std::unique_ptr<Units>> grouped(const plan::Node& node) {
@@ -235,7 +234,7 @@ class Executor {
     // Each batch sends no more rows than can be among the first.
     input = units_with_first(std::move(input), node.sort_keys, wanted);
     OrderedStreamOptions stream;
-    stream.threads = options_.threads;
+    stream.threads = context_.options.threads;
     stream.everywhere = true;
     std::vector<Batch> batches;
     int64_t rows = 0;
@@ -246,7 +245,7 @@ class Executor {
       batches = {std::move(all)};
       return Status::OK();
     };
-    MILLSTREAM_TRY(stream_in_order(job_, *input, stream, [&](const Batch& batch) -> Status {
+    MILLSTREAM_TRY(stream_in_order(context_.job, *input, stream, [&](const Batch& batch) -> Status {
       batches.push_back(batch);
       rows += batch->num_rows();
       return rows > std::max(2 * wanted, plan::kBlockRows) ? cut() : Status::OK();
@@ -254,7 +253,7 @@ class Executor {
     MILLSTREAM_TRY(cut());
     batches[0] = batches[0]->Slice(std::min(limit->offset, rows));
     MILLSTREAM_TRY(context_.memory.hold(bytes_of(*batches[0]), "the rows of ORDER BY"));
-    return units_of_batches(schema, std::move(batches), options_.morsel_rows);
+    return units_of_batches(schema, std::move(batches), context_.options.morsel_rows);
   }
 
   // The right side is brought to every rank, the left side streams past it. RIGHT and FULL need to know which right
@@ -262,11 +261,11 @@ class Executor {
   Result<std::unique_ptr<Units>> joined(const plan::Node& node) {
     MILLSTREAM_ASSIGN(auto right, units(node.right));
     OrderedStreamOptions stream;
-    stream.threads = options_.threads;
+    stream.threads = context_.options.threads;
     stream.everywhere = true;
     std::vector<Batch> batches;
     int64_t bytes = 0;
-    MILLSTREAM_TRY(stream_in_order(job_, *right, stream, [&](const Batch& batch) -> Status {
+    MILLSTREAM_TRY(stream_in_order(context_.job, *right, stream, [&](const Batch& batch) -> Status {
       bytes += bytes_of(*batch);
       MILLSTREAM_TRY(context_.memory.check(2 * bytes, "the rows of a join's right side"));
       batches.push_back(batch);
@@ -279,26 +278,24 @@ class Executor {
     const JoinTable& table = *joins_.back();
     MILLSTREAM_TRY(context_.memory.hold(bytes + table.memory(), "the rows of a join's right side"));
     MILLSTREAM_ASSIGN(auto left, units(node.input));
-    auto pairs = table.probe(std::move(left), options_.morsel_rows);
+    auto pairs = table.probe(std::move(left), context_.options.morsel_rows);
     if (node.join != plan::JoinKind::kRight && node.join != plan::JoinKind::kFull) return pairs;
     const auto schema = pairs->schema();
-    MILLSTREAM_TRY(stream_in_order(job_, *pairs, stream, [&](const Batch& batch) -> Status {
+    MILLSTREAM_TRY(stream_in_order(context_.job, *pairs, stream, [&](const Batch& batch) -> Status {
       MILLSTREAM_TRY(context_.memory.hold(bytes_of(*batch), "the rows of a RIGHT or FULL JOIN"));
       batches.push_back(batch);
       return Status::OK();
     }));
     std::vector<std::string> partners = {table.partners()};
-    if (job_ != nullptr && job_->size() > 1) {
-      MILLSTREAM_ASSIGN(partners, job_->world().allgather_bytes(partners[0]));
+    if (context_.job != nullptr && context_.job->size() > 1) {
+      MILLSTREAM_ASSIGN(partners, context_.job->world().allgather_bytes(partners[0]));
     }
     MILLSTREAM_ASSIGN(auto alone, table.without_partner(partners));
     MILLSTREAM_TRY(context_.memory.hold(bytes_of(*alone), "the rows of a RIGHT or FULL JOIN"));
     batches.push_back(std::move(alone));
-    return units_of_batches(schema, std::move(batches), options_.morsel_rows);
+    return units_of_batches(schema, std::move(batches), context_.options.morsel_rows);
   }
 
-  comm::Job* job_;
-  const QueryRunOptions& options_;
   QueryContext context_;
   NodePtr plan_;
   std::vector<NodePtr> nodes_;  // of subqueries, to which joins refer
